@@ -8,9 +8,8 @@ For the units `start`, `start + 1`, ... of a layer, one for each tilt or mean,
     draws(parameters, start, b, a, u, out, scratch)           fill in draws from uniform numbers
 
 where `parameters` is the address of an array with the addresses of the prior's fields. A table of
-units holds that address and the addresses of the functions. Kernels call them through
-`tilted_moments`, `tilted_log_partition`, `third_cumulants` and `tilted_draws` below, of any kind of
-units.
+units holds that address and the addresses of the functions. Kernels call the functions of any kind
+of units through `tilted_moments`, `tilted_log_partition`, `third_cumulants` and `tilted_draws`.
 """
 
 import ctypes
@@ -51,8 +50,8 @@ compile_methods("log_partition", "moments", "tilted")
 compile_methods("third_cumulant", of="mean")
 compile_methods("draw", of="tilt and number")
 
-# The entries of a table of units; the address of a function that was not asked for is 0. In the
-# table of parts of a concatenated prior the number of the unit after the part follows.
+# The entries of a table of units; the address of a function that was not requested is 0. In the
+# table of parts of a concatenated prior, these are followed by the end of the part's units.
 PARAMETERS, MOMENTS, LOG_PARTITION, THIRD_CUMULANTS, DRAWS, N_ENTRIES = range(6)
 END = N_ENTRIES
 FUNCTIONS = {
@@ -68,7 +67,7 @@ INTEGERS = np.empty(0, np.int64)
 
 
 class AddressTable(np.ndarray):
-    """An int64 array of addresses, and the `owners` of the memory to which they point."""
+    """An int64 array of addresses, with the `owners` of the memory to which they point."""
 
     def __new__(cls, entries, owners):
         table = np.array(entries, dtype=np.int64).view(cls)
@@ -107,7 +106,7 @@ def tilted_draws(units, start, b, a, u, out, scratch):
 
 
 # --- functions of one class of units --------------------------------------------------------------
-# An index such as start + i, if it were tested for being negative, would keep loops from vectors.
+# Tests of whether indices such as start + i are negative would prevent vectorised loops.
 
 
 def _moments_one_by_one(prior, start, b, a, mean, var):
@@ -131,14 +130,14 @@ def _draws_one_by_one(prior, start, b, a, u, out, scratch):
 
 
 # Classes with a method `fill_block` compute UNITS_PER_BLOCK units at once: `fill_block(prior,
-# start, b, a, memory)` leaves log-partitions, means and variances in these rows of the memory, and
-# `draw_block(prior, start, u, out, memory)` draws after that. The memory stays in the L1 cache.
+# start, b, a, memory)` writes log-partitions, means and variances to these rows of the memory, from
+# which `draw_block(prior, start, u, out, memory)` draws. The memory stays in the L1 cache.
 UNITS_PER_BLOCK = 64
 LOG_PARTITIONS, MEANS, VARIANCES, SPARE, _END = (k * UNITS_PER_BLOCK for k in (6, 8, 9, 29, 37))
 
 
 def block_memory():
-    """Memory for the units of a block; inside kernels on the stack, which takes less to compile."""
+    """Return memory for a block of units; kernels use the stack, which compiles faster."""
     return np.empty(_END)
 
 
@@ -155,7 +154,7 @@ def _block_memory(typing_context):
 
 
 def _by_blocks(class_, name):
-    """A function of units, for a class with `fill_block`."""
+    """Return a function of units of a class with `fill_block`."""
     fill = kernel(class_.fill_block, mode="merged")
     draw = kernel(class_.draw_block, mode="merged") if name == "draws" else None
 
@@ -195,7 +194,7 @@ def _draws_of_two_values(low, high):
 
 
 def _fields(class_, dtypes):
-    """Function for kernels: the prior with n units whose fields' addresses are at an address."""
+    """Return a function that makes a prior of n units from the addresses of its fields."""
 
     def fields(parameters, n):
         address = ctypes.c_int64.from_address(int(parameters))
@@ -227,7 +226,7 @@ def _fields(class_, dtypes):
 
 @cache
 def _address(class_, name, dtype, field_dtypes):
-    """Address of a function of one class of units, for tilts and fields of these types."""
+    """Return the address of a function of a class of units, for tilts and fields of these types."""
     fields = _fields(class_, field_dtypes)
     key = name_of(class_)
     key = key and f"{key}-{name}-{dtype}-{'-'.join(map(str, field_dtypes))}"
@@ -252,7 +251,7 @@ def _address(class_, name, dtype, field_dtypes):
 
 
 def _signature(name, dtype):
-    """Types of the arguments of a function of units."""
+    """Return the types of the arguments of a function of units."""
     given = {"moments": [Real[1]] * 4, "draws": [Real[1], Real[1], Float64[1], Real[1], Real[1]]}
     return argument_types(dtype, int, int, *given.get(name, [Real[1]] * 3))
 
@@ -267,7 +266,7 @@ def _moments(fields, fill, key):
 
 
 def _three_arrays(fields, fill, key):
-    # Reassociated, a value would depend on its place in a vector.
+    # With reassociation, a value would depend on its position in a vector.
     @kernel(mode="by_address", fastmath={"contract"}, name=key)
     def three_arrays(parameters, start, x, y, z):
         widest_vectors()
@@ -304,7 +303,7 @@ _FACTORIES = {
 
 @kernel(mode="merged")
 def _parts(parameters):
-    """The table of parts of a concatenated prior: the entries of each, and where it ends."""
+    """Return the table of parts of a concatenated prior: the entries and the end of each part."""
     n_parts = view(parameters, (1,), INTEGERS)[0]
     return view(parameters + 8, (n_parts, END + 1), INTEGERS)
 
@@ -321,7 +320,7 @@ def _moments_of_parts(parameters, start, b, a, mean, var):
 
 
 def _arrays_of_parts(of_part, name):
-    """The function of all parts for one, `of_part`, of three arrays of numbers a unit."""
+    """Return the function of all parts that calls `of_part`, a function of three arrays."""
 
     @kernel(mode="by_address", name=name)
     def of_parts(parameters, start, x, y, z):
@@ -360,16 +359,16 @@ _OF_PARTS = {
 
 
 class Units(AddressTable):
-    """Entries of the units of a layer for kernels: see above."""
+    """The table of the units of a layer, for kernels: see the entries above."""
 
     @property
     def prior(self):
-        """The prior that the table describes, in the form that kernels tilt."""
+        """The prior that the table describes, in the form for kernels."""
         return self.owners[0]
 
 
 def units_of(prior, dtype, names=("moments",)):
-    """The table of a prior's units, with the functions of these names compiled."""
+    """Return the table of a prior's units, and compile the functions of these names."""
     prior, dtype = precomputed(prior), np.dtype(dtype)
     if is_concatenated(prior):
         parts = [units_of(part, dtype, names) for part in prior.parts]
@@ -397,7 +396,7 @@ TASK_UNITS = UNITS_PER_BLOCK**2
 
 @kernel
 def _fill_rows(units, name, b, a, u, queue, out):
-    """Moments, log-partitions or draws of rows of units."""
+    """Compute moments, log-partitions or draws of rows of units."""
     n_rows, n_units = b.shape
     n_tasks = -(-n_units // TASK_UNITS)
     task = next_task(queue)
@@ -414,7 +413,7 @@ def _fill_rows(units, name, b, a, u, queue, out):
 
 
 def by_kernels(prior, name, b, a, u=0.0):
-    """Moments, log-partitions or draws of a prior under many tilts, computed by kernels."""
+    """Compute moments, log-partitions or draws of a prior under many tilts, by kernels."""
     dtype = np.result_type(*prior, b, a)
     shape = np.broadcast_shapes((n_units(prior),), *map(np.shape, (b, a, u)))
     rows = math.prod(shape[:-1]), shape[-1]
@@ -431,7 +430,7 @@ def by_kernels(prior, name, b, a, u=0.0):
 
 
 def compiled_if_large(class_, name):
-    """The method "moments" or "log_partition" of a class, which calls kernels for large arrays."""
+    """Wrap the method "moments" or "log_partition" of a class: large arrays go to kernels."""
     method = getattr(class_, name)
 
     @functools.wraps(method)  # kernels compile the wrapped method

@@ -1,7 +1,7 @@
-"""Groups of states in a layer: where they are, and rows of labels as flat states.
+"""Groups of states in a layer: their positions, and the conversion of labels to flat states.
 
-A prior with an attribute `sizes` (see `Categorical`) has groups of states; every unit of another is
-alone. A column of data is a group or such a unit.
+A prior with an attribute `sizes` (see `Categorical`) has groups of states; all other priors have
+single units. A column of data belongs to a group or to a single unit.
 """
 
 import numpy as np
@@ -17,40 +17,40 @@ NO_COVARIANCE = (
 
 
 def _is_grouped(part):
-    """Whether a prior describes groups of states: its class says it, as sizes take time."""
+    """Return whether a prior describes groups of states, by its class: `sizes` takes time."""
     return has_groups_of_states(type(part))
 
 
 def has_groups(prior):
-    """Whether a layer has groups of states."""
+    """Return whether a layer has groups of states."""
     return hasattr(prior, "_fields") and any(map(_is_grouped, parts_of(prior)))
 
 
 def only_groups(prior):
-    """Whether all units of a layer are in groups of states."""
+    """Return whether all units of a layer are in groups of states."""
     return all(map(_is_grouped, parts_of(prior)))
 
 
 def has_groups_of_states(class_):
-    """Whether a class of priors describes groups of states."""
+    """Return whether a class of priors describes groups of states."""
     return hasattr(class_, "sizes")
 
 
 def refuse_groups(name, priors, reason):
-    """Raise a ValueError if a layer has groups of states, with the reason why `name` takes none."""
+    """Raise a ValueError with a reason if a layer has groups of states."""
     if any(has_groups(prior) for prior in priors):
         raise ValueError(f"{name} takes no categorical units: {reason}")
 
 
 def column_sizes(prior):
-    """Number of units of each column of data, int array of shape (n_columns,)."""
+    """Return the number of units of each column of data, int array of shape (n_columns,)."""
     return np.concatenate(
         [getattr(part, "sizes", np.ones(n_units(part), int)) for part in parts_of(prior)]
     )
 
 
 def column_is_group(prior):
-    """Whether each column of data is a group, bool array of shape (n_columns,)."""
+    """Return whether each column of data is a group, bool array of shape (n_columns,)."""
     flags = [
         np.ones(len(part.sizes), bool) if _is_grouped(part) else np.zeros(n_units(part), bool)
         for part in parts_of(prior)
@@ -59,14 +59,14 @@ def column_is_group(prior):
 
 
 def groups(prior):
-    """Slices of the units that belong to one group, in order."""
+    """Return the slices of the units of each group, in order."""
     sizes, is_group = column_sizes(prior), column_is_group(prior)
     ends = np.cumsum(sizes)[is_group]
     return [slice(end - size, end) for end, size in zip(ends, sizes[is_group], strict=True)]
 
 
 def as_states(name, prior, X):
-    """Rows of data as values of all units; labels of groups become one-hot."""
+    """Convert rows of data to values of all units; labels of groups become one-hot."""
     if np.ma.isMaskedArray(X):
         X = unmasked(name, X, missing=True)
     if X is None or not has_groups(prior):
@@ -85,7 +85,7 @@ def as_states(name, prior, X):
 
 
 def columns_by_parts(prior, X):
-    """Pairs (part, X): the parts of a prior with their columns of data, labels or flat values."""
+    """Return pairs (part, X): the parts of a prior with their columns of labels or flat values."""
     parts, flat = parts_of(prior), X.shape[-1] == n_units(prior)
     if len(parts) == 1:
         return [(parts[0], X)]
@@ -96,7 +96,7 @@ def columns_by_parts(prior, X):
 
 
 def as_labels(prior, x, means=False):
-    """Values of all units as rows of data: a label for each group, and else the values."""
+    """Convert values of all units to rows of data: groups get labels, single units keep values."""
     if not has_groups(prior):
         return x
     parts = [
@@ -111,13 +111,13 @@ def as_labels(prior, x, means=False):
 
 
 def _mean_labels(part, x):
-    """Average label of each group, (..., n_groups), of states with the probabilities `x`."""
+    """Return the mean label of each group, (..., n_groups), for state probabilities `x`."""
     labels = np.arange(x.shape[-1]) - np.repeat(part.starts, part.sizes)
     return np.add.reduceat(x * labels, part.starts, axis=-1)
 
 
 def check_clamped_groups(prior, mean, mask):
-    """Raise a ValueError unless clamped groups are whole, and in one state."""
+    """Raise a ValueError unless groups are clamped as a whole, and to a state."""
     for (part, x), (_, clamped) in zip(by_parts(prior, mean), by_parts(prior, mask), strict=True):
         if not _is_grouped(part):
             continue

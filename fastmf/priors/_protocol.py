@@ -1,40 +1,40 @@
-"""The protocol of unit priors: required methods, optional ones, and the defaults of these.
+"""The protocol of unit priors: required methods, optional methods, and their defaults.
 
 A unit prior is a NamedTuple of per-unit arrays with two methods,
 
     log_partition(self, b, a)    log of the integral of prior(x) exp(b x - a x^2 / 2)
-    moments(self, b, a)          mean and variance of that tilted distribution
+    moments(self, b, a)          mean and variance of this tilted distribution
 
-written as array expressions with the functions of `fastmf.special`. The same text serves NumPy
-(fields of shape (n_units,), `b` and `a` broadcasting against them) and kernels (one unit: every
-field and argument a scalar). A tilt for which the integral diverges has log-partition and variance
-+inf, and any finite mean. Everything else is optional, and has a default here or in `_queries`:
+written as array expressions with the functions of `fastmf.special`. The same source runs in NumPy
+(fields of shape (n_units,), `b` and `a` broadcast against them) and in kernels (one unit: each
+field and argument is a scalar). A tilt for which the integral diverges has log-partition and
+variance +inf, and any finite mean. Other methods are optional, with defaults here or in `_queries`:
 
-    log_prob(self, x)             log of the unnormalised prior itself, -inf outside the support
+    log_prob(self, x)             log of the unnormalised prior, -inf outside the support
     sample(self, b, a, rng)       draws from the tilted distribution
-    draw(self, b, a, u)           the value that a uniform number draws: an array expression, with
-                                  which kernels sample units of this kind
-    gradient(self, b, a)          derivatives of log_partition: the same NamedTuple, of derivatives
+    draw(self, b, a, u)           value of the tilted distribution for a uniform number u: an array
+                                  expression, by which kernels sample units of this kind
+    gradient(self, b, a)          derivatives of log_partition, as the same NamedTuple
     moment_gradient(self, mean, var)   the same as `gradient`, from the moments under the tilt
-    mixture_gradient(self, mean, var, nonzero)   and the probability of a value other than zero
-    log_prob_gradient(self, x)    derivatives of log_prob, likewise
-    third_cumulant(self, mean)    as a function of the mean, and its derivative (if it is one)
-    project(self)                 the nearest prior with parameters inside their domain
-    precomputed(self)             the same prior with all that does not depend on the tilt computed
+    mixture_gradient(self, mean, var, nonzero)   and the probability of a non-zero value
+    log_prob_gradient(self, x)    derivatives of log_prob, as the same NamedTuple
+    third_cumulant(self, mean)    third cumulant as a function of the mean, and its derivative
+    project(self)                 nearest prior with parameters inside their domain
+    precomputed(self)             form for kernels, with parts that do not depend on the tilt
     contains(self, x)             whether each value is in the support (default: by log_prob)
-    from_data(cls, X)             a prior fitted to columns of data (class method)
-    refit(self, X)                the same, keeping the fields that are not learned
+    from_data(cls, X)             prior fitted to columns of data (class method)
+    refit(self, X)                the same with the given values of fields that are not learned
     parameters                    names of the fields that are learned (default: all)
-    support                       values of discrete units: a tuple if all units have the same ones,
+    support                       values of discrete units: a tuple if all units have equal values,
                                   or a property with an array (n_values, n_units), each column
                                   ascending and padded with NaN
     log_prob_is_linear            whether log_prob(x) is field x on the support (default: False)
     hidden_unit                   parameters of one hidden unit before learning, a tuple
 
 Fields named `lower`, `upper`, `precision` and `log_odds` have the meaning of the fields of
-`TruncatedGaussBernoulli`: `_queries` derives bounds and largest variances from them. Only this
-package `priors` looks at fields; all others call the functions here, in `_queries`
-and, about data, in `_values`.
+`TruncatedGaussBernoulli`: `_queries` derives bounds and largest variances from them. Only the
+package `priors` accesses fields; other packages call the functions here, in `_queries` and, for
+data, in `_values`.
 """
 
 from functools import partial
@@ -45,19 +45,19 @@ import numpy as np
 
 
 def is_unit_prior(value):
-    """Whether a value is a unit prior: an instance with the two required methods."""
+    """Return whether a value is a unit prior: an instance with the two required methods."""
     required = ("_fields", "log_partition", "moments")
     return not isinstance(value, type) and all(hasattr(value, name) for name in required)
 
 
 def n_units(prior):
-    """Number of units that a prior describes."""
+    """Return the number of units that a prior describes."""
     method = getattr(prior, "n_units", None)
     return method() if method else max(np.size(f) for f in prior)
 
 
 def with_arrays(prior):
-    """The prior with all fields, which in a user's own may be numbers, as arrays (n_units,)."""
+    """Broadcast all fields of a prior, which may be numbers in users' priors, to (n_units,)."""
     if is_concatenated(prior):
         return prior
     n = n_units(prior)
@@ -65,53 +65,53 @@ def with_arrays(prior):
 
 
 def repeated(prior, n):
-    """The prior of `n` units alike, if it describes a single one; otherwise itself."""
+    """Repeat a prior of a single unit for `n` units; return other priors unchanged."""
     if is_concatenated(prior) or n_units(prior) != 1:
         return prior
     return prior._make(np.broadcast_to(f, (n, *np.shape(f)[1:])) for f in prior)
 
 
 def take(prior, units):
-    """The prior of a slice of the units."""
+    """Return the prior of a slice of the units."""
     method = getattr(prior, "take", None)
     return method(units) if method else prior._make(f[units] if np.ndim(f) else f for f in prior)
 
 
 def is_concatenated(prior):
-    """Whether a prior is made of several others."""
+    """Return whether a prior consists of several priors."""
     return hasattr(prior, "parts")
 
 
 def parts_of(prior):
-    """The parts of a concatenated prior, or the prior itself, in a tuple."""
+    """Return a tuple of the parts of a concatenated prior, or of the prior itself."""
     return getattr(prior, "parts", (prior,))
 
 
 def by_parts(prior, x):
-    """Pairs (part, x): the parts of a prior with their units on the last axis of `x`."""
+    """Return pairs (part, x): the parts of a prior with their units on the last axis of `x`."""
     parts = parts_of(prior)
     ends = np.cumsum([n_units(part) for part in parts[:-1]], dtype=int)
     return list(zip(parts, np.split(x, ends, axis=-1), strict=True))
 
 
 def joined(prior, parts):
-    """The prior that has these parts in the place of its own."""
+    """Replace the parts of a prior."""
     return prior._make((tuple(parts),)) if is_concatenated(prior) else parts[0]
 
 
 def map_parts(function, *priors):
-    """The prior whose parts are a function of the parts of several priors."""
+    """Apply a function to the parts of several priors, and return a prior of the results."""
     parts = zip(*map(parts_of, priors), strict=True)
     return joined(priors[0], [function(*group) for group in parts])
 
 
 def field_names(prior):
-    """Names of all fields of a prior or of its class."""
+    """Return the names of all fields of a prior or of its class."""
     return prior._fields
 
 
 def as_dtype(prior, dtype):
-    """The prior with its parameters in another floating type."""
+    """Convert the parameters of a prior to another floating type."""
     return map_parts(lambda part: part._make(_cast(part, f, dtype) for f in part), prior)
 
 
@@ -128,17 +128,17 @@ def _cast(prior, field, dtype):
 
 
 def parameter_names(prior):
-    """Names of the fields that learning changes."""
+    """Return the names of the fields that learning changes."""
     return getattr(prior, "parameters", prior._fields)
 
 
 def learned_fields(prior):
-    """The arrays that learning changes, of all parts."""
+    """Return the arrays that learning changes, of all parts."""
     return [getattr(part, name) for part in parts_of(prior) for name in parameter_names(part)]
 
 
 def map_parameters(function, *priors):
-    """The prior whose learned fields are a function of the fields of several priors."""
+    """Apply a function to the learned fields of several priors, and return a prior of them."""
     if is_concatenated(priors[0]):
         return map_parts(partial(map_parameters, function), *priors)
     names = parameter_names(priors[0])
@@ -147,12 +147,12 @@ def map_parameters(function, *priors):
 
 
 def project(prior):
-    """The nearest prior with parameters inside their domain; itself without such a method."""
+    """Return the nearest prior with parameters inside their domain, if it has `project`."""
     return map_parts(lambda part: part.project() if hasattr(part, "project") else part, prior)
 
 
 def precomputed(prior):
-    """The prior in the form that kernels tilt: all that does not depend on the tilt computed."""
+    """Return the prior in the form for kernels, with parts that do not depend on the tilt."""
 
     def of_part(part):
         return part.precomputed() if offers(type(part), "precomputed") else part
@@ -161,10 +161,10 @@ def precomputed(prior):
 
 
 def offers(class_, name, of="moments"):
-    """Whether a class has an optional method, and no subclass has replaced the method `of`.
+    """Return whether a class has an optional method, and no subclass has replaced the method `of`.
 
-    An optional method computes the same as `of` in another way, and is wrong for a subclass with
-    an `of` of its own.
+    An optional method computes the same as `of` in another way, and is wrong for a subclass that
+    overrides `of`.
     """
     for base in class_.__mro__:
         if name in vars(base):
@@ -175,7 +175,7 @@ def offers(class_, name, of="moments"):
 
 
 def sample(prior, b, a, rng):
-    """Draws from the prior tilted by exp(b x - a x^2 / 2)."""
+    """Draw samples of the prior tilted by exp(b x - a x^2 / 2)."""
     if hasattr(prior, "sample"):
         return prior.sample(b, a, rng)
     if hasattr(prior, "draw") or values_to_draw(type(prior)):
@@ -187,7 +187,7 @@ def sample(prior, b, a, rng):
 
 
 def sample_by_draw(self, b, a, rng):
-    """Draws from the tilted distribution; a ValueError where it diverges."""
+    """Draw samples of the tilted distribution; raise a ValueError where it diverges."""
     shape = np.broadcast_shapes((n_units(self),), np.shape(b), np.shape(a))
     drawn = draw(self, b, a, rng.random(shape))
     if not np.isfinite(drawn).all():
@@ -199,7 +199,7 @@ def sample_by_draw(self, b, a, rng):
 
 
 def draw(prior, b, a, u):
-    """The values that uniform numbers draw from the tilted distribution."""
+    """Draw values of the tilted distribution from uniform numbers."""
     values = values_to_draw(type(prior))
     if not values:
         return prior.draw(b, a, u)
@@ -208,29 +208,29 @@ def draw(prior, b, a, u):
 
 
 def can_sample(prior):
-    """Whether the units can be sampled."""
+    """Return whether the units can be sampled."""
     return all(hasattr(part, "sample") or can_draw(part) for part in parts_of(prior))
 
 
 def can_draw(prior):
-    """Whether kernels can sample the units."""
+    """Return whether kernels can sample the units."""
     return all(_draws(type(part)) or values_to_draw(type(part)) for part in parts_of(prior))
 
 
 def values_to_draw(class_):
-    """The two values of units whose class has no `draw` that suits: their mean decides. Or None."""
+    """Return the values of two-valued units that are drawn by their mean, not `draw`; or None."""
     values = getattr(class_, "support", None)
     two = isinstance(values, tuple) and len(values) == 2
     return values if two and not _draws(class_) else None
 
 
 def _draws(class_):
-    """Whether the `draw` of a class agrees with its other methods."""
+    """Return whether the `draw` of a class is consistent with its other methods."""
     return all(offers(class_, "draw", of) for of in ("moments", "sample"))
 
 
 def has_log_prob(prior):
-    """Whether the prior itself, and not only its integral, can be evaluated."""
+    """Return whether the prior, and not only its integral, can be evaluated."""
     return all(hasattr(part, "log_prob") for part in parts_of(prior))
 
 
@@ -244,7 +244,7 @@ def contains(prior, x):
 
 
 def has_third_cumulant(prior):
-    """Whether the third cumulant of the units is known as a function of the mean."""
+    """Return whether the third cumulant of the units is available as a function of the mean."""
     return all(hasattr(part, "third_cumulant") for part in parts_of(prior))
 
 
@@ -252,10 +252,10 @@ def has_third_cumulant(prior):
 
 
 def gradient(prior, b, a, mean=None, var=None):
-    """Derivatives of `prior.log_partition(b, a)` by each parameter, as the same NamedTuple.
+    """Compute derivatives of `prior.log_partition(b, a)` by each parameter, as a NamedTuple.
 
-    Priors with `moment_gradient` or `mixture_gradient` use the moments under this tilt where they
-    are given. A prior without a `gradient` of its own is differentiated numerically.
+    Priors with `moment_gradient` or `mixture_gradient` use the moments under this tilt if they are
+    given. A prior without a method `gradient` is differentiated numerically.
     """
     class_ = type(prior)
     if mean is not None and offers(class_, "moment_gradient"):
@@ -268,7 +268,7 @@ def gradient(prior, b, a, mean=None, var=None):
 
 
 def log_prob_gradient(prior, x):
-    """Derivatives of `prior.log_prob(x)` by each parameter, as the same NamedTuple."""
+    """Compute derivatives of `prior.log_prob(x)` by each parameter, as the same NamedTuple."""
     if offers(type(prior), "log_prob_gradient", of="log_prob"):
         return prior.log_prob_gradient(x)
     if not has_log_prob(prior):

@@ -1,8 +1,8 @@
-"""The integral of exp(b x - s x^2 / 2) over an interval, and its mean and variance.
+"""The integral of exp(b x - s x^2 / 2) over an interval, and the mean and variance of the density.
 
-The closed forms in error functions lose all digits where s is small, where the interval is narrow,
-or far out in a tail. Gauss-Legendre quadrature over a window around most of the mass does not,
-for either sign of s.
+Closed forms with error functions lose all digits where s is small, where the interval is narrow, or
+far out in a tail. Gauss-Legendre quadrature over a window around most of the mass is accurate for
+either sign of s.
 
 For s > 0 the mass is around the mode, clipped to the interval; for s <= 0 it is at the two ends,
 separated by the antimode. In both cases it is divided into two *panels*: in each, the exponent
@@ -10,7 +10,7 @@ decreases from an anchor as -k y - s y^2 / 2 in the distance y >= 0. A panel end
 ends, at the antimode, or where the exponent has dropped by `MAX_DROP`. The moments of the two
 panels are combined as in a mixture, without cancellation.
 
-The same text runs on NumPy arrays and, compiled, on scalars. Its three steps are separate because
+The same code runs on NumPy arrays and, compiled, on scalars. Its three steps are separate because
 a loop over many units is fastest with the units innermost in each step (`integrate_block`).
 """
 
@@ -36,16 +36,16 @@ from fastmf.special import (
 # Densities below exp(-MAX_DROP) of the maximum are left out: less than 1e-11 of a variance.
 MAX_DROP = 33.0
 
-# Larger tilts and bounds are as good as infinite; their products still fit into a float64. Mass
-# beyond MAX_BOUND on an interval without end counts as infinite too: cut off there, the mean of
-# a diverging iteration would stop growing, and look like a fixed point.
+# Larger tilts and bounds are treated as infinite; products of these limits fit into a float64. An
+# integral with mass beyond MAX_BOUND on an unbounded interval is infinite, too: if it were cut off
+# there, the mean of a diverging iteration would stop growing, and look like a fixed point.
 MAX_BOUND = 1e50
 MAX_TILT = MAX_BOUND**2
 MAX_MASS = float(np.finfo(np.float64).max)
 
 
 def _panel_rule(n_nodes, linear):
-    """Gauss-Legendre rule on [0, 1] after the substitution t = linear y + (1 - linear) y^2.
+    """Return a Gauss-Legendre rule on [0, 1] in y, where t = linear y + (1 - linear) y^2.
 
     The substitution concentrates nodes at the anchor. For exponents that drop by at most
     `MAX_DROP`, 20 nodes with linear = 0.6 have errors of 1e-13 (mass), 3e-13 (mean, in standard
@@ -58,16 +58,16 @@ def _panel_rule(n_nodes, linear):
 
 
 # Nodes, and weights of the integrals of 1, t and t^2. The density at a node is 2 to the power of
-# the last array times its exponent's mean derivative up to there.
+# the entry of BINARY_NODES times the mean derivative of the exponent from the anchor to the node.
 NODES, NODE_WEIGHTS, FIRST_WEIGHTS, SECOND_WEIGHTS, BINARY_NODES = _panel_rule(20, 0.6)
 
 
 @compilable(mode="inline")
 def diverges(b, s, lower, upper):
-    """Whether the integral of exp(b x - s x^2 / 2) over [lower, upper] is infinite.
+    """Return whether the integral of exp(b x - s x^2 / 2) over [lower, upper] is infinite.
 
-    Also where, towards an infinite bound, the exponent does not yet fall at MAX_BOUND, or so
-    slowly that much of the mass is beyond it.
+    It is also treated as infinite if, towards an infinite bound, the exponent does not decrease at
+    MAX_BOUND, or so slowly that much of the mass is beyond MAX_BOUND.
     """
     drop = s * MAX_BOUND
     below = (lower < -MAX_BOUND) & ((s < 0.0) | (b + drop < 1.0 / MAX_BOUND))
@@ -77,7 +77,7 @@ def diverges(b, s, lower, upper):
 
 @compilable(mode="inline")
 def _derivative(b, b_low, s, s_low, x):
-    """Derivative (b + b_low) - (s + s_low) x of the exponent in two parts, without cancellation."""
+    """Return (b + b_low) - (s + s_low) x, the exponent's derivative, as a sum of two numbers."""
     product, product_low = two_product(s, x)
     high, low = two_sum(b, -product)
     return high, low + (b_low - product_low - s_low * x)
@@ -85,7 +85,7 @@ def _derivative(b, b_low, s, s_low, x):
 
 @compilable(mode="inline")
 def _window(width, descent, s):
-    """Width of a panel: to where the exponent has dropped by MAX_DROP, and at most `width`.
+    """Return the width over which the exponent drops by MAX_DROP, at most `width`.
 
     `descent` is minus the derivative of the exponent at the anchor, away from it.
     """
@@ -108,7 +108,7 @@ class Panels(NamedTuple):
     reach2: float
     weight1: float
     weight2: float
-    # Anchors of the panels, relative to the higher one, which is `anchor`, with this exponent.
+    # Anchors of the panels, relative to the one with the larger exponent, which is `anchor`.
     position1: float
     position2: float
     anchor: float
@@ -119,10 +119,10 @@ class Panels(NamedTuple):
 
 @compilable(mode="inline")
 def panels(field, precision, lower, upper, b, a):
-    """The two panels of the exponent (field + b) x - (precision + a) x^2 / 2 on [lower, upper].
+    """Return the panels of the exponent (field + b) x - (precision + a) x^2 / 2 on [lower, upper].
 
-    The rounding errors of field + b, of precision + a and of the derivatives are kept as second
-    parts: where the two ends balance, the ratio of their weights depends on them.
+    The rounding errors of field + b, of precision + a and of the derivatives are stored as second
+    parts: if the weights of the two ends are similar, their ratio depends on these errors.
     """
     b, b_low = two_sum(field, b)
     s, s_low = two_sum(precision, a)
@@ -192,7 +192,7 @@ def sums_over(p):
 
 @compilable(mode="inline")
 def _merge(p, sums):
-    """Mass, mean and variance of the two panels together."""
+    """Return the mass, mean and variance of both panels together."""
     m0, m1, m2, n0, n1, n2 = sums
     t1, t2 = m1 / m0, n1 / n0
     mean1 = p.position1 + p.reach1 * t1
@@ -212,7 +212,7 @@ def _merge(p, sums):
 
 @compilable
 def integrate(field, precision, lower, upper, b, a):
-    """Integral and moments of exp((field + b) x - (precision + a) x^2 / 2) on [lower, upper].
+    """Integrate exp((field + b) x - (precision + a) x^2 / 2) and its moments over [lower, upper].
 
     Notes
     -----
@@ -225,13 +225,13 @@ def integrate(field, precision, lower, upper, b, a):
 
 @compilable(mode="inline")
 def log_mass(mass):
-    """Log of a mass, which is infinite where an integral diverges."""
+    """Return the log of a mass, which is infinite where the integral diverges."""
     return where(mass <= MAX_MASS, log_of_normal(mass), mass)
 
 
 @compilable
 def log_integral(field, precision, lower, upper, b, a):
-    """Log of the integral of `integrate`."""
+    """Return the log of the integral of `integrate`."""
     exponent, mass, _, _ = integrate(field, precision, lower, upper, b, a)
     return exponent + log_mass(mass)
 
@@ -249,7 +249,7 @@ NODES_PER_PASS = len(NODES) // 4
 
 @kernel(mode="merged")
 def integrate_block(prior, start, b, a, memory):
-    """`integrate` for a block of the units `start`, ... of a prior with a slab's fields."""
+    """Apply `integrate` to a block of units of a prior with a slab's fields, from `start` on."""
     u, n = UNITS_PER_BLOCK, b.shape[0]
     for i in range(n):
         memory[i], memory[i + u] = prior.field[start + i], prior.precision[start + i]
@@ -302,9 +302,9 @@ def _add_nodes(first, linear, quadratic, m0, m1, m2):
 
 
 # --- quantiles ------------------------------------------------------------------------------------
-# A probability belongs to one of the two panels, in which the part t of its width is sought up to
-# which the integral of exp(-linear t - quadratic t^2) is the given one: by Newton's method, or by
-# bisection where that would leave the bracket, for many units at once.
+# A quantile lies in one of the two panels, at the fraction t of its width. There the equation for
+# the integral of exp(-linear t - quadratic t^2) is solved by Newton's method, or by bisection where
+# that would leave the bracket, for many units at once.
 
 # Newton's method takes a few steps; bisection alone takes one for each bit of the result.
 MAX_QUANTILE_STEPS = np.finfo(np.float64).nmant
@@ -324,7 +324,7 @@ def _add_nodes_up_to(first, t, linear, quadratic, integral):
 
 @compilable(mode="inline")
 def _start(fraction, linear, quadratic):
-    """The solution t of linear t + quadratic t^2 = E, for E exponentially distributed below 1."""
+    """Solve linear t + quadratic t^2 = E, the quantile of an exponential truncated to t <= 1."""
     drop = -log_of_normal(1.0 - fraction * (1.0 - exp(-(linear + quadratic))))
     square = linear * linear + 4.0 * quadratic * drop
     root = linear + np.sqrt(where(square > 0.0, square, 0.0))
@@ -333,9 +333,9 @@ def _start(fraction, linear, quadratic):
 
 @compilable(mode="inline")
 def _step(t, low, high, excess, linear, quadratic):
-    """A step of Newton's method, or of bisection, where an integral is too large, and the bracket.
+    """Make a step of Newton's method for an integral that is too large by `excess`.
 
-    Bisection where the step would leave the bracket.
+    Return the new t and the bracket. A step that would leave the bracket is replaced by bisection.
     """
     low, high = where(excess > 0.0, low, t), where(excess > 0.0, t, high)
     new = t - excess / exp_of_small(-(linear + quadratic * t) * t)
@@ -344,7 +344,7 @@ def _step(t, low, high, excess, linear, quadratic):
 
 @kernel(mode="inner")
 def fill_quantiles(memory, n):
-    """Replace probabilities, in the first row, by quantiles: NaN where the integral is infinite."""
+    """Replace the probabilities in the first row by quantiles, NaN where the integral diverges."""
     u = UNITS_PER_BLOCK
     value = row(memory, (ARGUMENTS,), n)
     lower = row(memory, (ARGUMENTS + 2 * u,), n)

@@ -1,7 +1,7 @@
-"""Queries to a prior: its values and bounds, variances, fits to data.
+"""Functions of a prior: its values and bounds, variances, fits to data.
 
-Every question is a function whose default suits a prior with nothing but the two required methods.
-A prior gives an answer of its own by an optional member of the protocol (see `_protocol`).
+Each function has a default for priors with only the two required methods. A prior overrides it by
+an optional member of the protocol (see `_protocol`).
 """
 
 import numpy as np
@@ -12,14 +12,14 @@ from fastmf.priors._protocol import by_parts, is_concatenated, joined, n_units, 
 from fastmf.priors._registry import REGISTRY, built_in
 from fastmf.priors.concatenated import concatenate
 
-# Unbounded units keep a tilted precision of at least their own precision divided by this.
+# The tilted precision of unbounded units is at least their precision divided by this.
 PRECISION_MARGIN = 2.0
 
 # --- values -------------------------------------------------------------------------------------
 
 
 def common_support(prior):
-    """The values of units that all have the same: a tuple of floats, or None."""
+    """Return the common values of all units, a tuple of floats, or None."""
     values = getattr(prior, "support", None)
     if type(values) is tuple and all(type(x) is float for x in values):
         return values
@@ -29,9 +29,9 @@ def common_support(prior):
 
 
 def support(prior):
-    """The values of each unit: float64 array (n_values, n_units) padded with NaN, or None.
+    """Return the values of each unit: float64 array (n_values, n_units) padded with NaN, or None.
 
-    None for units that are not discrete, or whose values are not known.
+    None if units are not discrete, or their values are unknown.
     """
     columns = [_support(part) for part in parts_of(prior)]
     if any(values is None for values in columns):
@@ -43,7 +43,7 @@ def support(prior):
 
 
 def _support(part):
-    """`support` of one part of a prior."""
+    """Return the `support` of one part of a prior."""
     values = common_support(part)
     if values is None:
         return getattr(part, "support", None)
@@ -51,7 +51,7 @@ def _support(part):
 
 
 def columns_of_values(prior):
-    """The values of each group or unit: arrays (n_values, units of it), or None if not discrete."""
+    """Return the values of each group or unit, arrays (n_values, n), or None if not discrete."""
     columns = []
     for part in parts_of(prior):
         if has_groups(part):
@@ -64,7 +64,7 @@ def columns_of_values(prior):
 
 
 def state_counts(prior):
-    """Number of states of each group or unit, int array (n_columns,); 0 if not discrete."""
+    """Return numbers of states of each group or unit, int array (n_columns,); 0 if not discrete."""
     counts = []
     for part in parts_of(prior):
         if has_groups(part):
@@ -76,20 +76,20 @@ def state_counts(prior):
 
 
 def number_of_states(prior):
-    """Number of states of all units together, a float; infinite unless all units are discrete."""
+    """Return the number of joint states, a float; infinite unless all units are discrete."""
     counts = state_counts(prior).astype(np.float64)
     with np.errstate(over="ignore"):
         return float(np.prod(counts)) if counts.all() else np.inf
 
 
 def two_values(prior):
-    """The values (low, high) of two-valued units; None for all others."""
+    """Return the values (low, high) of two-valued units; None for all other units."""
     values = common_support(prior)
     return (min(values), max(values)) if values is not None and len(values) == 2 else None
 
 
 def binary_field(prior):
-    """Field and constant with which log_prob(x) = field x + constant at the two values."""
+    """Return field and constant such that log_prob(x) = field x + constant at the two values."""
     if getattr(prior, "log_prob_is_linear", False):
         return prior.field, np.zeros_like(prior.field)
     low, high = two_values(prior)
@@ -99,7 +99,7 @@ def binary_field(prior):
 
 
 def mean_log_prob(prior, X):
-    """`log_prob` of rows, averaged over states with the probabilities in the rows."""
+    """Compute `log_prob` of rows, averaged over states with the probabilities in the rows."""
     if is_concatenated(prior):
         return np.concatenate([mean_log_prob(*part) for part in by_parts(prior, X)], axis=1)
     if has_groups(prior):
@@ -116,7 +116,7 @@ def mean_log_prob(prior, X):
 
 
 def tilt_to_mean(prior, mean):
-    """The tilt under which groups of states have these means."""
+    """Return the tilt under which groups of states have these means."""
     possible = prior.field > -np.inf
     return np.log(np.where(possible, mean, 1)) - np.where(possible, prior.field, 0)
 
@@ -125,7 +125,7 @@ def tilt_to_mean(prior, mean):
 
 
 def bounds(prior):
-    """Least and largest value of each unit: float64 array (2, n_units), NaN where not known."""
+    """Return least and largest value of each unit: float64 array (2, n_units), NaN if unknown."""
     return np.hstack([_bounds(part) for part in parts_of(prior)])
 
 
@@ -146,22 +146,22 @@ def _bounds(part):
 
 
 def unbounded(prior):
-    """Which units can take arbitrarily large values: bool array (n_units,)."""
+    """Return which units can have arbitrarily large values: bool array (n_units,)."""
     return np.isinf(bounds(prior)).any(axis=0)
 
 
 def directions(prior):
-    """Signs of the values of unbounded units, (n_units,): 0 for units unbounded on both sides."""
+    """Return signs of the values of unbounded units, (n_units,): 0 if unbounded on both sides."""
     lower, upper = np.isfinite(bounds(prior))
     return lower * 1.0 - upper
 
 
 def largest_variance(prior):
-    """Largest variance of each unit under any tilt, (n_units,).
+    """Return the largest variance of each unit under any tilt, (n_units,).
 
-    For bounded units a quarter of the squared range. Tilts of unbounded units are those that leave
-    1 / PRECISION_MARGIN of their precision. For a user's own prior that says neither its values nor
-    a precision, the variance without a tilt.
+    For bounded units it is a quarter of the squared range. For unbounded units, tilts leave at
+    least 1 / PRECISION_MARGIN of the precision. For users' priors with neither values nor a
+    precision, it is the variance without a tilt.
     """
     return np.concatenate([_largest_variance(part) for part in parts_of(prior)])
 
@@ -179,29 +179,29 @@ def _largest_variance(part):
 
 
 def gaussian_units(prior):
-    """Which units are Gaussian ones, on the whole line: bool array (n_units,)."""
+    """Return which units are Gaussian, on the whole line: bool array (n_units,)."""
     parts = [np.full(n_units(p), built_in(p) and not has_spike(p)) for p in parts_of(prior)]
     return np.concatenate(parts) & np.isinf(bounds(prior)).all(axis=0)
 
 
 def fields_of(prior):
-    """Field of each unit, (n_units,), and NaN for units without one."""
+    """Return the field of each unit, (n_units,), and NaN for units without one."""
     return _number_of_unit(prior, "field")
 
 
 def precisions(prior):
-    """Precision of each unit, (n_units,), and NaN for units without one."""
+    """Return the precision of each unit, (n_units,), and NaN for units without one."""
     return _number_of_unit(prior, "precision")
 
 
 def _number_of_unit(prior, name):
-    """A field of each unit in float64, and NaN for units without one."""
+    """Return a field of each unit in float64, and NaN for units without one."""
     parts = [getattr(part, name, np.full(n_units(part), np.nan)) for part in parts_of(prior)]
     return np.concatenate(parts, dtype=np.float64)
 
 
 def without_units(layers, removed):
-    """The prior of all units of several layers but some, which are given as a mask."""
+    """Return the prior of all units of several layers, except for a mask of `removed` units."""
     parts, first = [], 0
     for part in (part for layer in layers for part in parts_of(layer)):
         remain = ~removed[first : first + n_units(part)]
@@ -214,22 +214,22 @@ def without_units(layers, removed):
 
 
 def field_is_tilt(prior):
-    """Whether the prior has a parameter `field` that acts as the tilt b does."""
-    # A user's own prior may have a moment_gradient, and another name for its field.
+    """Return whether the prior has a parameter `field` that acts as the tilt b does."""
+    # A user's prior may have a moment_gradient, and another name for its field.
     return hasattr(prior, "moment_gradient") and "field" in prior._fields
 
 
 def has_tilts(prior):
-    """Whether all units have a field that `with_shifted_field` shifts."""
+    """Return whether all units have a field that `with_shifted_field` shifts."""
     return all(field_is_tilt(part) or hasattr(part, "tilted_log_odds") for part in parts_of(prior))
 
 
 def with_shifted_field(prior, shift):
-    """The prior times exp(shift x), for a shift of each unit."""
+    """Multiply a prior by exp(shift x), with a shift for each unit."""
 
     def shifted(part, shift):
         new = {"field": (part.field + shift).astype(part.field.dtype)}
-        if not field_is_tilt(part):  # a slab that is normalised
+        if not field_is_tilt(part):  # the slab is normalised
             log_odds = part.tilted_log_odds(shift, 0.0)
             new["log_odds"] = log_odds.astype(part.log_odds.dtype)
         return part._replace(**new)
@@ -241,12 +241,12 @@ def with_shifted_field(prior, shift):
 
 
 def has_spike(prior):
-    """Whether some of the units have a spike at zero."""
+    """Return whether some of the units have a spike at zero."""
     return any(hasattr(part, "mixture_gradient") for part in parts_of(prior))
 
 
 def average_gradient(prior, averages):
-    """Derivatives of an average of log_prob or log_partition by each parameter, from averages."""
+    """Compute average derivatives of log_prob or log_partition by each parameter, from averages."""
     if is_concatenated(prior):
         return joined(prior, [average_gradient(*part) for part in by_parts(prior, averages)])
     mean, square, nonzero = averages
@@ -257,18 +257,18 @@ def average_gradient(prior, averages):
 
 
 def hidden_unit(class_):
-    """A prior of one hidden unit before learning, centred and of unit scale; None without one."""
+    """Return the prior of one hidden unit before learning, centred, of unit scale; or None."""
     parameters = getattr(class_, "hidden_unit", None)
     return None if parameters is None else class_(*parameters)
 
 
 def can_be_fitted(class_):
-    """Whether a class of priors has `from_data`."""
+    """Return whether a class of priors has `from_data`."""
     return hasattr(class_, "from_data")
 
 
 def independent_units(prior, X):
-    """The prior of independent units fitted to data."""
+    """Fit the prior of independent units to data."""
     if is_concatenated(prior):
         return joined(prior, [independent_units(*part) for part in columns_by_parts(prior, X)])
     if hasattr(prior, "refit"):
@@ -277,12 +277,12 @@ def independent_units(prior, X):
 
 
 def fitted(class_, X):
-    """The prior of a class fitted to data, an array or csr_array of shape (n_rows, n_units)."""
+    """Fit a prior of a class to data, an array or csr_array of shape (n_rows, n_units)."""
     return class_.from_data(_columns_for(class_, X))
 
 
 def _columns_for(class_, X):
-    """Data as a class of priors takes them: users' own are not asked to know every kind of rows."""
+    """Convert data for a class of priors: users' priors receive dense floating-point arrays."""
     if class_ in REGISTRY.values():
         return X
     X = X.toarray() if is_sparse(X) else X
@@ -290,9 +290,9 @@ def _columns_for(class_, X):
 
 
 def perturbed(prior, X, noise, rng):
-    """Data with noise: flipped with probability `noise`, or moved by `noise` standard deviations.
+    """Add noise to data: flips with probability `noise`, or `noise` standard deviations.
 
-    Groups of states are drawn anew, all states alike, with that probability.
+    Groups of states are redrawn uniformly with this probability.
     """
     return np.hstack([_perturbed(*part, noise, rng) for part in by_parts(prior, X)])
 
@@ -311,24 +311,24 @@ def _perturbed(prior, X, noise, rng):
     return np.clip(X + steps, X.min(0), X.max(0))
 
 
-# States of a group that have a start of their own.
+# Maximum number of states of a group that are used as starts.
 MAX_STARTING_STATES = 8
 
 
 def has_many_values(priors):
-    """Whether all units are discrete, and some have more than two values."""
+    """Return whether all units are discrete, and some have more than two values."""
     return all(map(is_discrete, priors)) and not all(map(two_values, priors))
 
 
 def is_discrete(prior):
-    """Whether all units are in groups of states, or have a `support`."""
+    """Return whether all units are in groups of states, or have a `support`."""
     return bool(state_counts(prior).all())
 
 
 def extreme_starts(prior):
-    """Return states (n_starts, n_units) of all units at their lowest and highest values.
+    """Return states (n_starts, n_units) with all units at their lowest and highest values.
 
-    Groups are in each of their first states.
+    Groups are in each of their first states in turn.
     """
     columns = columns_of_values(prior)
     is_group = column_is_group(prior)
@@ -345,6 +345,6 @@ def extreme_starts(prior):
 
 
 def widths(prior):
-    """Distance of the lowest and the highest value of each unit of a discrete prior, or 1."""
+    """Return the range of values of each unit of a discrete prior, or 1 if it is 0."""
     low, high = bounds(prior)
     return np.where(high > low, high - low, 1.0)

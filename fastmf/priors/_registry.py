@@ -1,4 +1,4 @@
-"""The priors of this package and users' own by their names; what all of the package share."""
+"""Registries of built-in priors and of users' priors; the methods that built-in priors share."""
 
 import functools
 import inspect
@@ -10,7 +10,7 @@ from fastmf._common.rows import is_sparse, row_blocks
 from fastmf.priors._compiled import compiled_if_large
 from fastmf.priors._protocol import sample_by_draw
 
-# The priors of this package by their names, and users' own by the names of their classes.
+# Built-in priors by their names, and users' priors by the names of their classes.
 REGISTRY: dict[str, type] = {}
 USER_REGISTRY: dict[str, type] = {}
 
@@ -18,8 +18,8 @@ USER_REGISTRY: dict[str, type] = {}
 def unit_prior(name, *, missing=False):
     """Class decorator: register a prior under `name`, with the methods that all priors share.
 
-    Fields are checked and broadcast unless the class does it. `missing` says whether `from_data`
-    takes missing values.
+    Fields are checked and broadcast unless the class has its own `__new__`. `missing` is whether
+    `from_data` takes missing values.
     """
 
     def decorate(class_):
@@ -28,7 +28,7 @@ def unit_prior(name, *, missing=False):
             class_.__new__ = _checked_new(class_.__new__)
         for method, default in _DEFAULTS.items():
             setattr(class_, method, getattr(class_, method, default))
-        # By the fields, which in derivatives are no valid parameters.
+        # Without the checks of `__new__`: derivatives may not be valid parameters.
         class_.__reduce__ = lambda prior: (type(prior)._make, (tuple(prior),))
         class_.from_data = accepts_tables(class_.from_data.__func__, missing=missing)
         for method in () if hasattr(class_, "sizes") else ("log_partition", "moments"):
@@ -41,7 +41,7 @@ def unit_prior(name, *, missing=False):
 
 
 def _checked_new(plain_new):
-    """Constructor that checks and broadcasts the fields, one number a unit."""
+    """Return a constructor that checks the fields and broadcasts them to one number per unit."""
 
     @functools.wraps(plain_new)  # Numba reads the signature
     def checked_new(cls, *args, **kwargs):
@@ -54,7 +54,7 @@ def _checked_new(plain_new):
 
 
 def _gradient(self, b, a):
-    """Derivatives of the log-partition; zero for fields that are not learned."""
+    """Return the derivatives of the log-partition; zero for fields that are not learned."""
     mean, var = self.moments(b, a)
     if hasattr(self, "mixture_gradient"):
         return self.mixture_gradient(mean, var, -np.expm1(-self.log_partition(b, a)))
@@ -62,7 +62,7 @@ def _gradient(self, b, a):
 
 
 def _log_prob_gradient(self, x):
-    """Derivatives of log_prob: of the log-partition of all mass at x."""
+    """Return the derivatives of log_prob: those of a log-partition with all mass at x."""
     if hasattr(self, "mixture_gradient"):
         return self.mixture_gradient(x, 0 * x, (x != 0) + 0 * x)
     return self.moment_gradient(x, 0 * x)
@@ -76,10 +76,10 @@ _DEFAULTS = {
 
 
 def register(class_):
-    """Class decorator: let models with this prior of one's own be saved, loaded and resumed.
+    """Class decorator: let models with a user's own prior be saved, loaded and resumed.
 
-    A file holds the name of the class and its fields, never code: whoever loads the file has to
-    import the module where the class is defined and registered.
+    A file holds the name of the class and its fields, never code: import the module that defines
+    and registers the class before you load the file.
 
     Parameters
     ----------
@@ -89,12 +89,12 @@ def register(class_):
     Returns
     -------
     class
-        The same.
+        The class, unchanged.
 
     Raises
     ------
     TypeError
-        If it is not such a class.
+        If it is not a class derived from NamedTuple.
     ValueError
         If a prior of this package has its name.
 
@@ -122,7 +122,7 @@ def register(class_):
 
 
 def accepts_lists(method):
-    """Decorator: the method takes numbers, arrays and lists, and a seed for a generator."""
+    """Decorator: let a method take numbers, arrays and lists, and seeds as generators."""
     names = list(inspect.signature(method).parameters)[1:]
 
     @functools.wraps(method)  # kernels compile the wrapped method
@@ -134,19 +134,19 @@ def accepts_lists(method):
 
 
 def _real(name, x):
-    """A number or an array of numbers; for the argument `rng` a generator."""
+    """Return an argument as a number or an array of numbers; `rng` as a generator."""
     if name == "rng":
         return generator(x, optional=True)
     if type(x) is np.ndarray and x.dtype.kind in "fiub":
         return x
-    # Larger integers are no numbers to NumPy.
+    # NumPy makes objects of larger integers.
     if isinstance(x, float | np.floating | np.integer | np.bool_ | int) and abs(x) < 2.0**64:
         return x
     return real_array(name, x)
 
 
 def accepts_tables(from_data, *, missing=False):
-    """Decorator: the class method takes lists and data frames too, and refuses other data."""
+    """Decorator: let a class method take lists and data frames, too, and check the data."""
 
     @functools.wraps(from_data)
     def checked(cls, X, *args, **kwargs):
@@ -164,7 +164,7 @@ def accepts_tables(from_data, *, missing=False):
 
 
 def _per_unit(class_name, fields):
-    """The fields as contiguous arrays of one shape (n_units,) and one floating type."""
+    """Yield the fields as contiguous arrays of one shape (n_units,) and one floating type."""
     arrays = {}
     for name, value in fields.items():
         try:
@@ -197,10 +197,10 @@ def _per_unit(class_name, fields):
 
 
 def floating_type(X):
-    """float32 for float32 data, float64 for all other."""
+    """Return float32 for float32 data, otherwise float64."""
     return np.float32 if X.dtype == np.float32 else np.float64
 
 
 def built_in(prior):
-    """Whether a prior is of a class of this package, itself and not a subclass."""
+    """Return whether the class of a prior is one of this package, not a subclass of it."""
     return type(prior) in REGISTRY.values()

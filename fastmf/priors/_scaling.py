@@ -1,7 +1,7 @@
-"""Units of measurement of real-valued units, and steps of their precisions in the logarithm.
+"""Rescaling of real-valued units, and learning of the logarithms of their precisions.
 
-With x = offset + scale y, exp(field x - precision x^2 / 2) is, but for a constant, of the same form
-in y, with the field scale (field - precision offset) and the precision scale^2 precision.
+With x = offset + scale y, exp(field x - precision x^2 / 2) has the same form in y up to a constant
+factor, with the field scale (field - precision offset) and the precision scale^2 precision.
 """
 
 import numpy as np
@@ -19,32 +19,32 @@ from fastmf.priors._protocol import (
 from fastmf.priors._queries import unbounded
 from fastmf.priors._registry import built_in
 
-# Standard deviation of unbounded units in the units of measurement in which they are learned. A
-# binary hidden unit has 1/2 at most: steps of the couplings suit both at this one.
+# Standard deviation to which unbounded units are scaled for learning. A binary hidden unit has 1/2
+# at most: at this value, the same steps of the couplings suit both.
 LEARNED_DEVIATION = 1.5
-# Bounded units, whose precisions are learned as they are, have the deviation 1, and at most this
-# interval: a column that hardly varies does not take steps that are too long.
+# Bounded units, whose precisions are learned without a logarithm, are scaled to the deviation 1 and
+# to this interval at most, so that columns that hardly vary do not take steps that are too long.
 WIDEST_INTERVAL = 10.0
-# Farthest mean of units that are not centred, in their deviations: steps of fields and precisions
-# depend on each other the more, the farther it is.
+# Largest mean of units that are not centred, in standard deviations: the larger the mean, the more
+# the steps of fields and precisions depend on each other.
 FARTHEST_MEAN = 4.0
-# Largest change of the logarithm of a precision in one step, and the precision from which it does
-# not grow any more: columns that hidden units explain without an error have no largest likelihood.
+# Largest change of the logarithm of a precision in one step, and largest precision that learning
+# reaches: the likelihood is unbounded for columns that hidden units explain without error.
 MAX_LOG_STEP, MAX_PRECISION = 0.5, 1e6
 
 
 def _is_real(prior):
-    """Whether units have a precision, and the other fields that go with it."""
+    """Return whether units are built-in ones with a precision."""
     return built_in(prior) and hasattr(prior, "precision")
 
 
 def is_real(prior):
-    """Whether some of the units of a layer are real-valued ones of this package."""
+    """Return whether a layer has built-in real-valued units."""
     return any(map(_is_real, parts_of(prior)))
 
 
 def units_of_measurement(prior):
-    """Offset and scale of the values of each unit, in float64."""
+    """Return the offset and the scale of the values of each unit, in float64."""
     if is_concatenated(prior):
         parts = zip(*map(units_of_measurement, prior.parts), strict=True)
         return tuple(map(np.concatenate, parts))
@@ -68,9 +68,9 @@ def units_of_measurement(prior):
 
 
 def scale_of_hidden(prior):
-    """Scale of the values of each hidden unit, in float64.
+    """Return the scale of the values of each hidden unit, in float64.
 
-    Units between bounds are learned at the largest deviation of a binary unit, 1/2.
+    Bounded units are scaled to the largest standard deviation of a binary unit, 1/2.
     """
     scales = []
     for part in parts_of(prior):
@@ -82,7 +82,7 @@ def scale_of_hidden(prior):
 
 
 def rescaled(prior, offset, scale):
-    """The prior of y, for values x = offset + scale y of its real-valued units."""
+    """Return the prior of y, where the real-valued units have the values x = offset + scale y."""
     parts = zip(by_parts(prior, offset), by_parts(prior, scale), strict=True)
     return joined(prior, [_rescaled(part, o, s) for (part, o), (_, s) in parts])
 
@@ -99,7 +99,7 @@ def _rescaled(prior, offset, scale):
 
 
 def at_temperature(prior, temperature):
-    """The prior with fields, precisions and log-weights divided by a temperature."""
+    """Return the prior with fields, precisions and log-weights divided by a temperature."""
 
     def changed(part):
         if not built_in(part) or hasattr(part, "log_odds"):
@@ -111,7 +111,7 @@ def at_temperature(prior, temperature):
 
 
 def with_fixed_fields_of(prior, other):
-    """The prior with the fields of another one that learning does not change, such as bounds."""
+    """Copy the fields that are not learned, such as bounds, from the prior `other` to `prior`."""
 
     def changed(part, of_other):
         fixed = set(part._fields) - set(parameter_names(part))
@@ -121,10 +121,10 @@ def with_fixed_fields_of(prior, other):
 
 
 def log_volume(prior, scale, X):
-    """Sum of the logs of the scales of real values: one number for each row.
+    """Sum the logs of the scales of real values for each row.
 
-    Log-densities of y minus log-densities of x = offset + scale y. At a spike at zero there is no
-    density.
+    The sum is the log-density of y minus the log-density of x = offset + scale y. Values in a spike
+    at zero do not count.
     """
     total = np.zeros(len(X))
     for (part, x), (_, of_part) in zip(by_parts(prior, X), by_parts(prior, scale), strict=True):
@@ -137,7 +137,7 @@ def log_volume(prior, scale, X):
 
 
 def _map_learned(function, prior, *others):
-    """`map_parts` with the units learned by the logarithm; without any, the last argument stays."""
+    """Call `map_parts` with masks of units that learn log-precisions; other parts do not change."""
 
     def of_part(part, *of_others):
         learned = _learned_by_logarithm(part)
@@ -147,7 +147,7 @@ def _map_learned(function, prior, *others):
 
 
 def by_log_precision(prior, gradient, *, means_held=False):
-    """The gradient with derivatives by the logarithm of precisions of unbounded units."""
+    """Return the gradient with respect to the log-precisions of unbounded units."""
 
     def changed(part, learned, derivatives):
         of_log = derivatives.precision * np.where(learned, part.precision, 1)
@@ -163,7 +163,7 @@ def by_log_precision(prior, gradient, *, means_held=False):
 
 
 def with_log_steps(prior, moved, step):
-    """The units after a step: precisions of unbounded ones move by a factor, and stay positive."""
+    """Return the units after a step, where precisions of unbounded units change by a factor."""
 
     def changed(part, learned, part_step, part_moved):
         factor = np.exp(np.clip(part_step.precision, -MAX_LOG_STEP, MAX_LOG_STEP))
@@ -180,7 +180,7 @@ def with_log_steps(prior, moved, step):
 
 
 def with_log_precisions(prior):
-    """The parameters of a prior, but the logarithm of precisions of unbounded units."""
+    """Return the parameters of a prior, with the log-precisions of unbounded units."""
 
     def changed(part, learned):
         logs = np.log(np.where(learned, part.precision, 1))
@@ -190,7 +190,7 @@ def with_log_precisions(prior):
 
 
 def from_log_precisions(prior, values):
-    """The prior with the parameters `values`, in the form of `with_log_precisions`."""
+    """Return the prior with the parameters `values`, in the form of `with_log_precisions`."""
 
     def changed(part, learned, new):
         highest = np.maximum(part.precision, MAX_PRECISION)
@@ -201,7 +201,7 @@ def from_log_precisions(prior, values):
 
 
 def _has_held_mean(prior, learned):
-    """Units whose precision moves with the mean fixed; of others it does with the field fixed."""
+    """Return which units keep their mean, not their field, when their precision changes."""
     far = np.square(prior.field) > FARTHEST_MEAN**2 * prior.precision
     return learned & (far | hasattr(prior, "log_odds"))
 

@@ -1,10 +1,10 @@
-"""Rows of data of any kind, the values that units of a prior can take, and messages about others.
+"""Rows of data of any kind, and checks that the units of a prior can take their values.
 
 Data are labels of groups of states, or flat values, dense or sparse (`fastmf._common.rows`), and
-may have missing values. Units are independent: a sum over the units of sparse rows is the sum at
-zero and, for each stored entry, the difference, where `take(prior, X.indices)` is the prior of the
-units of the entries. Groups of states are not independent: their sparse rows are made dense, some
-rows at a time.
+may have missing values. Single units are independent: a sum over the units of a sparse row is the
+sum at zero plus a difference for each stored entry, where `take(prior, X.indices)` is the prior of
+the units of the entries. States of a group are not independent: their sparse rows are made dense,
+some rows at a time.
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ from fastmf.priors._queries import common_support, mean_log_prob, two_values
 
 
 def admissible(prior, X, *, means=False):
-    """Whether each entry of data is a value that its unit can take."""
+    """Return whether each entry of data is a value that its unit can take, or NaN."""
     values, pair = common_support(prior), two_values(prior)
     if means and pair:
         low, high = pair
@@ -42,7 +42,7 @@ def admissible(prior, X, *, means=False):
 
 
 def describe_support(prior, unit, *, means=False):
-    """Values that `admissible` admits for one unit, in words: completes "expected ... to be"."""
+    """Describe the values that `admissible` admits for a unit, after "expected ... to be"."""
     values, pair = common_support(prior), two_values(prior)
     if means and pair:
         return "in [{:g}, {:g}]".format(*pair)
@@ -62,7 +62,7 @@ def describe_support(prior, unit, *, means=False):
 
 
 def refuse_clamped(prior, x, wrong):
-    """Raise for the first value of a clamped unit that it cannot take."""
+    """Raise a ValueError about the first value that its clamped unit cannot take."""
     *_, unit = np.argwhere(wrong)[0]
     value = np.asarray(x)[wrong][0]
     raise ValueError(
@@ -73,10 +73,10 @@ def refuse_clamped(prior, x, wrong):
 
 
 def check_support(prior, X, means=True, dtype=np.float64, name="X"):
-    """Raise unless every entry of `X` lies in the support of its unit.
+    """Raise a ValueError unless every entry of `X` lies in the support of its unit.
 
-    Two-valued units also accept values in between, as probabilities (or means), like
-    scikit-learn's BernoulliRBM, if `means` says so.
+    If `means` is true, two-valued units also accept values in between, as means (for Bernoulli
+    units probabilities), like scikit-learn's BernoulliRBM.
     """
     if is_sparse(X) and not has_groups(prior):
         first = 0
@@ -92,9 +92,9 @@ def check_support(prior, X, means=True, dtype=np.float64, name="X"):
 
 
 def check_part(prior, X, means=True, first=0, first_row=0, zero="0", name="X"):
-    """The same for one part of a prior, or a class.
+    """Apply `check_support` to one part of a prior, or to a class.
 
-    Messages count columns and rows from `first` and `first_row`, and call a zero `zero`.
+    In messages, columns and rows count from `first` and `first_row`, and a zero is called `zero`.
     """
     if is_sparse(X):
         if not _all_stored_admissible(prior, X, means):
@@ -117,7 +117,7 @@ def check_part(prior, X, means=True, first=0, first_row=0, zero="0", name="X"):
 
 
 def _all_stored_admissible(prior, X, means):
-    """Whether stored values of sparse rows are admissible, and zero where it is not stored."""
+    """Return whether the stored values of sparse rows, and their zeros, are admissible."""
     n_rows, n_columns = X.shape
     zeros_allowed = admissible(prior, np.zeros((1, n_columns), X.dtype), means=means)
     all_stored = np.bincount(X.indices, minlength=n_columns) == n_rows
@@ -132,7 +132,7 @@ def _all_stored_admissible(prior, X, means):
 
 
 def checked_values(visible, X, dtype, *, missing=False, means=True):
-    """The rows, unless there are values that the visible units cannot take."""
+    """Return the rows; raise a ValueError if visible units cannot take their values."""
     grouped = has_groups(visible)
     if is_sparse(X):
         if grouped and X.shape[1] != n_units(visible):
@@ -151,7 +151,7 @@ def checked_values(visible, X, dtype, *, missing=False, means=True):
 
 
 def _check_whole_groups(visible, X):
-    """Raise if some states of a group are missing, and others not."""
+    """Raise a ValueError if only some of the states of a group are missing."""
     if X.shape[1] != n_units(visible):
         return
     absent, sizes = np.isnan(X), column_sizes(visible)
@@ -165,7 +165,7 @@ def _check_whole_groups(visible, X):
 
 
 def _refuse_missing(visible, X):
-    """Raise if labels are missing: negative ones, or NaN in the states of one."""
+    """Raise a ValueError if labels are missing: negative labels, or states that are NaN."""
     if X.dtype.kind in "ub" or (X.dtype.kind == "i" and X.min() >= 0):
         return
     for rows in row_blocks(X):
@@ -176,13 +176,13 @@ def _refuse_missing(visible, X):
             )
 
 
-# Products with sparse rows take as long as with dense ones at about this fraction of stored
-# entries (200 hidden units, float32: 0.15).
+# Fraction of stored entries at which products with sparse rows take about as long as with dense
+# rows (200 hidden units, float32: 0.15).
 MAX_DENSITY = 0.1
 
 
 def states(prior, X, dtype):
-    """Some rows of data as a dense array of the values of all units."""
+    """Convert rows of data to a dense array of the values of all units."""
     X = X.toarray() if is_sparse(X) else X
     return np.ascontiguousarray(as_states("X", prior, X.astype(dtype, copy=False)))
 
@@ -197,19 +197,19 @@ def data_fields(prior, X, weights, n_threads=None):
 
 
 def few_stored(X):
-    """Whether rows are sparse, and products with them faster than with dense ones."""
+    """Return whether rows are so sparse that sparse products are faster than dense ones."""
     return is_sparse(X) and X.nnz <= MAX_DENSITY * X.shape[0] * X.shape[1]
 
 
 def sparse_or_states(prior, X, dtype):
-    """Rows as they are if sparse products are faster for them, or else their `states`."""
+    """Return sparse rows if their products are faster, otherwise the dense `states`."""
     if few_stored(X) and not has_groups(prior):
         return X.astype(dtype, copy=False)
     return states(prior, X, dtype)
 
 
 def log_prob_of_rows(prior, X, dtype):
-    """Sum over units of `fastmf.priors._queries.mean_log_prob`."""
+    """Sum `fastmf.priors._queries.mean_log_prob` over the units."""
     if not is_sparse(X) or has_groups(prior):
         return _log_prob_of_dense_rows(prior, X, dtype)
     if is_concatenated(prior):
@@ -228,13 +228,13 @@ def log_prob_of_rows(prior, X, dtype):
 
 
 def _log_prob_of_dense_rows(prior, X, dtype):
-    """`log_prob_of_rows` of rows that are made dense a block at a time."""
+    """Compute `log_prob_of_rows` for rows that are made dense a block at a time."""
     blocks = (states(prior, X[rows], dtype) for rows in row_blocks(X, dense=True))
     return np.concatenate([mean_log_prob(prior, x).sum(1, dtype=np.float64) for x in blocks])
 
 
 def mean_log_prob_gradient(prior, X):
-    """Derivatives of the average over sparse rows of log_prob, as the same NamedTuple."""
+    """Return the derivatives of the mean log_prob of sparse rows, as a NamedTuple like `prior`."""
     if is_concatenated(prior):
         return joined(prior, [mean_log_prob_gradient(*part) for part in columns_by_parts(prior, X)])
 

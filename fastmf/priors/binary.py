@@ -38,35 +38,35 @@ class Bernoulli(NamedTuple):
     hidden_unit = (0.0,)
 
     def log_partition(self, b, a):
-        """log(1 + exp(field + b - a / 2))."""
+        """Return log(1 + exp(field + b - a / 2))."""
         return softplus(self.field + b - constant(0.5, a) * a)
 
     def moments(self, b, a):
-        """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
+        """Return the mean and variance under the tilt exp(b x - a x^2 / 2)."""
         p, q = sigmoid_pair(self.field + b - constant(0.5, a) * a)
         return p, p * q
 
     def log_prob(self, x):
-        """field x for x in {0, 1}, -inf elsewhere."""
+        """Return field x for x in {0, 1}, -inf elsewhere."""
         return np.where((x == 0) | (x == 1), self.field * x, -np.inf)
 
     def draw(self, b, a, u):
-        """The value that a uniform number draws from the tilted distribution."""
+        """Return the value that a uniform number draws from the tilted distribution."""
         mean = self.moments(b, a)[0]
         return narrow(u < mean, mean)
 
     def moment_gradient(self, mean, var):
-        """Derivatives of the log-partition, from the moments."""
+        """Return the derivatives of the log-partition, from the moments."""
         return self._make((mean,))
 
     def third_cumulant(self, mean):
-        """Third cumulant as a function of the mean, and its derivative."""
+        """Return the third cumulant as a function of the mean, and its derivative."""
         one, two, six = constant(1.0, mean), constant(2.0, mean), constant(6.0, mean)
         return mean * (one - mean) * (one - two * mean), one - six * mean * (one - mean)
 
     @classmethod
     def from_data(cls, X):
-        """Log-odds of the column means, with a pseudo-count of one for each value."""
+        """Fit the log-odds to the column means, with a pseudo-count of one for each value."""
         ones = column_sums(X)
         log_odds = np.log(ones + 1.0) - np.log(X.shape[0] - ones + 1.0)
         return cls(log_odds.astype(floating_type(X)))
@@ -101,12 +101,12 @@ class Ising(NamedTuple):
     hidden_unit = (0.0,)
 
     def log_partition(self, b, a):
-        """log(2 cosh(field + b)) - a / 2."""
+        """Return log(2 cosh(field + b)) - a / 2."""
         return log_2_cosh(self.field + b) - constant(0.5, a) * a
 
     def moments(self, b, a):
-        """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
-        # Adding 0 a only gives the result the shape of both tilts.
+        """Return the mean and variance under the tilt exp(b x - a x^2 / 2)."""
+        # Adding 0 a gives the result the common shape of both tilts.
         t = self.field + b + constant(0.0, a) * a
         e = exp(constant(-2.0, t) * abs(t))
         one = constant(1.0, t)
@@ -115,27 +115,27 @@ class Ising(NamedTuple):
         return where(t > 0, size, -size), constant(4.0, t) * e * scale * scale
 
     def log_prob(self, x):
-        """field x for x in {-1, +1}, -inf elsewhere."""
+        """Return field x for x in {-1, +1}, -inf elsewhere."""
         return np.where(abs(x) == 1, self.field * x, -np.inf)
 
     def draw(self, b, a, u):
-        """The value that a uniform number draws from the tilted distribution."""
+        """Return the value that a uniform number draws from the tilted distribution."""
         mean = self.moments(b, a)[0]
         one = constant(1.0, mean)
         return narrow(2.0 * u - 1.0 < mean, mean) * (one + one) - one
 
     def moment_gradient(self, mean, var):
-        """Derivatives of the log-partition, from the moments."""
+        """Return the derivatives of the log-partition, from the moments."""
         return self._make((mean,))
 
     def third_cumulant(self, mean):
-        """Third cumulant as a function of the mean, and its derivative."""
+        """Return the third cumulant as a function of the mean, and its derivative."""
         two, six = constant(2.0, mean), constant(6.0, mean)
         return -two * mean * (constant(1.0, mean) - mean * mean), six * mean * mean - two
 
     @classmethod
     def from_data(cls, X):
-        """Half the log-odds of the columns, with a pseudo-count of one for each value."""
+        """Fit the fields, half the log-odds, with a pseudo-count of one for each value."""
         ups = column_sums(X, lambda x, columns: x > 0)
         log_odds = np.log(ups + 1.0) - np.log(X.shape[0] - ups + 1.0)
         return cls((log_odds / 2).astype(floating_type(X)))

@@ -1,4 +1,4 @@
-"""Categorical (Potts) units: groups of states that exclude each other.
+"""Categorical (Potts) units: groups of mutually exclusive states.
 
 A group of q states has the one-hot values x = e_1, ..., e_q and the weight exp(field . x). Arrays
 are flat, the states of all groups side by side. As x_a^2 = x_a, the tilt is t = field + b - a / 2,
@@ -6,8 +6,8 @@ and in each group
 
     log_partition = log sum_a exp(t_a),     mean = softmax(t),     var = mean (1 - mean)
 
-The states of a group are correlated: C = diag(mean) - mean mean'. Solvers ask for the groups of a
-layer (`_groups.groups`) and multiply with C themselves.
+The states of a group are correlated: C = diag(mean) - mean mean'. Solvers get the groups of a layer
+from `_groups.groups`, and multiply with C themselves.
 """
 
 import math
@@ -22,9 +22,9 @@ from fastmf._jit.kernel import REORDER, kernel
 from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.special import constant, exp, log
 
-# Field of states that no row has: their weight is the smallest number of single precision.
+# Field of states that do not occur in data: the log of the smallest number of single precision.
 UNSEEN_FIELD = math.log(np.finfo(np.float32).tiny)
-# Labels beyond are taken for a mistake in the data.
+# Larger numbers of states are treated as a mistake in the data.
 MAX_STATES = 2**16
 
 
@@ -35,13 +35,13 @@ class _Fields(NamedTuple):
 
 @unit_prior("categorical", missing=True)
 class Categorical(_Fields):
-    """Groups of states that exclude each other, with weight exp(field) of each state.
+    """Groups of mutually exclusive states, with weight exp(field) of each state.
 
     Parameters
     ----------
     field : array of shape (n_groups, q), or list of one array for each group
-        Log-weights of the states, -inf for states that do not occur; each group has a finite
-        one. A list may have groups of different sizes, two states at least.
+        Log-weights of the states, -inf for states that do not occur; each group needs a finite
+        one. Groups in a list may differ in size, with at least two states each.
     state : array of shape (n_states,), optional
         For a flat `field`: the number of each state in its group, 0, 1, ...; a group begins at each
         0. Not learned.
@@ -114,7 +114,7 @@ class Categorical(_Fields):
         return int((self.state == 0).sum())
 
     def one_hot(self, labels):
-        """Flat values of rows of labels.
+        """Convert rows of labels to flat values.
 
         Parameters
         ----------
@@ -124,7 +124,7 @@ class Categorical(_Fields):
         Returns
         -------
         array of shape (..., n_states)
-            In the type of `field`; NaN in all states of groups that are missing.
+            Of the type of `field`; NaN in all states of missing groups.
 
         Raises
         ------
@@ -154,12 +154,12 @@ class Categorical(_Fields):
         return x
 
     def labels(self, x):
-        """Most probable state of each group.
+        """Return the most probable state of each group.
 
         Parameters
         ----------
         x : array of shape (..., n_states)
-            Values, or means. The first of equal ones is taken.
+            Values, or means. Of equally probable states, the first is returned.
 
         Returns
         -------
@@ -172,7 +172,7 @@ class Categorical(_Fields):
         return np.where(np.isnan(x[..., self.starts]), -1, states)
 
     def by_group(self, x):
-        """The array with one axis for groups and one for their states: a view if sizes are equal.
+        """Return the array with axes for groups and their states, a view if sizes are equal.
 
         Parameters
         ----------
@@ -188,7 +188,7 @@ class Categorical(_Fields):
         return np.split(x, self.starts[1:], axis=-1)
 
     def take(self, units):
-        """The prior of a contiguous slice of the states, from the first of a group to the last."""
+        """Return the prior of a contiguous slice of the states, which must not divide groups."""
         start, stop, step = units.indices(len(self.state))
         ends = [*self.starts, len(self.state)]
         if step != 1 or start not in ends or stop not in ends:
@@ -198,7 +198,7 @@ class Categorical(_Fields):
     # --- the protocol of priors -------------------------------------------------------------------
 
     def log_partition(self, b, a):
-        """Log of the sum over states of exp(field + b - a / 2), for each group.
+        """Return the log of the sum over states of exp(field + b - a / 2), for each group.
 
         Returns
         -------
@@ -207,7 +207,7 @@ class Categorical(_Fields):
         return self._log_totals(self._tilted(b, a))
 
     def moments(self, b, a):
-        """Mean and variance of each state under the tilt exp(b x - a x^2 / 2).
+        """Return the mean and variance of each state under the tilt exp(b x - a x^2 / 2).
 
         Returns
         -------
@@ -223,19 +223,19 @@ class Categorical(_Fields):
         return self.field + b - np.asarray(a) * np.asarray(0.5, np.asarray(a).dtype.type)
 
     def _log_totals(self, t):
-        """Log of the sum of the exponentials of each group."""
+        """Return the log of the sum of exponentials of each group."""
         top = np.maximum.reduceat(t, self.starts, axis=-1)
         weights = np.exp(t - np.repeat(top, self.sizes, axis=-1))
         return top + np.log(np.add.reduceat(weights, self.starts, axis=-1))
 
     @staticmethod
     def moments_of_units(prior, start, b, a, mean, var):
-        """The moments of whole groups, inside kernels."""
+        """Compute the moments of whole groups, inside kernels."""
         _fill_moments(prior, start, b, a, mean, var)
 
     @staticmethod
     def log_partition_of_units(prior, start, b, a, out):
-        """Log-partitions of whole groups, inside kernels: at the first state, 0 at the others."""
+        """Compute log-partitions of groups at their first states, and 0 at other states."""
         n, first, size = b.shape[0], np.int64(0), np.int64(2)
         while first < n:
             last = _end_of_group(prior, start, first, size, n)
@@ -251,19 +251,19 @@ class Categorical(_Fields):
             first, size = last, last - first
 
     def log_prob(self, x):
-        """field x where the states of a group are one-hot, else -inf; flat as `x`."""
+        """Return field x where the states of a group are one-hot, else -inf; flat as `x`."""
         valid = np.repeat(self._is_one_hot(x), self.sizes, axis=-1)
         return np.where(valid, self.weighted(x), -np.inf)
 
     def weighted(self, x):
-        """field x, where a state that does not occur counts nothing unless x is positive."""
+        """Return field x, where impossible states give 0, or -inf if x is positive."""
         impossible = np.isneginf(self.field)
         if not impossible.any():
             return self.field * x
         return np.where(impossible & (x > 0), -np.inf, np.where(impossible, 0, self.field) * x)
 
     def contains(self, x):
-        """Whether the states of each group are one-hot, and occur; flat as `x`."""
+        """Return whether the states of each group are one-hot and possible; flat as `x`."""
         return np.repeat(self._is_one_hot(x), self.sizes, axis=-1)
 
     def _is_one_hot(self, x):
@@ -273,23 +273,23 @@ class Categorical(_Fields):
         return binary & (np.add.reduceat(x, self.starts, axis=-1) == 1)
 
     def admits(self, x):
-        """Whether the states of each group are probabilities, which sum to 1; flat as `x`."""
+        """Return whether the values of each group are probabilities with sum 1; flat as `x`."""
         totals = np.add.reduceat(x, self.starts, axis=-1)
         fine = np.logical_and.reduceat(x >= 0, self.starts, axis=-1) & (abs(totals - 1) < 1e-3)
         return np.repeat(fine, self.sizes, axis=-1)
 
     def sample(self, b, a, rng):
-        """Draws from the tilted distribution, one uniform number a group."""
+        """Draw from the tilted distribution, by one uniform number for each group."""
         mean = self.moments(b, a)[0]
         return self._drawn(mean, rng.random((*mean.shape[:-1], self.n_groups)))
 
     def draw(self, b, a, u):
-        """The states that uniform numbers draw; the first number of a group counts."""
+        """Return the states that uniform numbers draw; only the first number of a group is used."""
         mean, u = np.broadcast_arrays(self.moments(b, a)[0], u)
         return self._drawn(mean, u[..., self.starts])
 
     def _drawn(self, mean, u):
-        """One-hot draws, with one uniform number for each group, (..., n_groups)."""
+        """Return one-hot draws by one uniform number for each group, (..., n_groups)."""
         if (self.sizes == self.sizes[0]).all():
             return _draw(self.by_group(mean), u[..., None]).reshape(mean.shape)
         groups = zip(self.by_group(mean), np.split(u, self.n_groups, axis=-1), strict=True)
@@ -297,7 +297,7 @@ class Categorical(_Fields):
 
     @staticmethod
     def draws_of_units(prior, start, b, a, u, out, scratch):
-        """The draws of whole groups, inside kernels."""
+        """Draw the states of whole groups, inside kernels."""
         _fill_moments(prior, start, b, a, out, scratch)
         n, first = b.shape[0], np.int64(0)
         while first < n:
@@ -311,11 +311,11 @@ class Categorical(_Fields):
             first = last
 
     def moment_gradient(self, mean, var):
-        """Derivatives of the log-partition, from the moments."""
+        """Return the derivatives of the log-partition, from the moments."""
         return self._make((mean, 0 * mean))
 
     def project(self):
-        """The prior with fields of mean zero in each group, whatever impossible states have."""
+        """Return the prior with fields of mean zero over the possible states of each group."""
         possible = self.field > -np.inf
         totals = np.add.reduceat(np.where(possible, self.field, 0), self.starts)
         mean = totals / np.add.reduceat(possible, self.starts, dtype=self.field.dtype)
@@ -323,15 +323,15 @@ class Categorical(_Fields):
 
     @classmethod
     def from_data(cls, X, sizes=None, *, pseudocount=1.0):
-        """Fields of independent groups with the frequencies of data.
+        """Return fields of independent groups with the frequencies of data.
 
         Parameters
         ----------
         X : integer array of shape (n_samples, n_groups)
             Labels; negative ones are missing.
         sizes : int or int array of shape (n_groups,), optional
-            States of each group. Default: one more than its largest label; states without a
-            row get a negligible weight, 1e-38.
+            States of each group. Default: the largest label of the group plus one; states that
+            do not occur in the data get a negligible weight, 1e-38.
         pseudocount : float, default 1.0
             Added to the count of each state.
 
@@ -356,7 +356,7 @@ class Categorical(_Fields):
         return cls(fields).refit(X, pseudocount=pseudocount)
 
     def refit(self, X, *, pseudocount=1.0):
-        """The same groups with the frequencies of labels or flat values.
+        """Return the same groups with the frequencies of labels or flat values.
 
         States of negligible weight get no pseudocount.
         """
@@ -375,7 +375,7 @@ class Categorical(_Fields):
 
 
 def _fields_by_group(field):
-    """The fields of each group, as arrays of one floating type."""
+    """Return the fields of each group as arrays."""
     several = isinstance(field, list | tuple | np.ndarray) and len(np.atleast_1d(field[:1])) > 0
     if not several or any(np.ndim(group) != 1 for group in field):
         got = f"shape {field.shape}" if isinstance(field, np.ndarray) else repr(field)[:40]
@@ -387,12 +387,12 @@ def _fields_by_group(field):
 
 
 def _field_array(value):
-    """A field as an array of numbers."""
+    """Return a field as an array of numbers."""
     return real_array("Categorical: field", value)
 
 
 def _check_states(field, state):
-    """Raise unless `state` numbers the states of groups of two and more."""
+    """Raise a ValueError unless `state` numbers the states of groups of at least two states."""
     if field.ndim != 1 or state.shape != field.shape or len(state) == 0 or state[0] != 0:
         raise ValueError(
             "Categorical: a flat field and its states, from 0 on, must have one shape (n_states,), "
@@ -408,13 +408,13 @@ def _check_states(field, state):
 
 
 def _boundaries(state):
-    """The first state of each group, and the number of its states."""
+    """Return the first state and the number of states of each group."""
     starts = np.flatnonzero(state == 0)
     return starts, np.diff(starts, append=len(state))
 
 
 def _draw(probabilities, u):
-    """One-hot draws of the states on the last axis, from uniform numbers (..., 1)."""
+    """Return one-hot draws of the states on the last axis, from uniform numbers (..., 1)."""
     below = np.cumsum(probabilities, axis=-1)
     label = np.minimum((below <= u).sum(-1, keepdims=True), below.shape[-1] - 1)
     return (label == np.arange(below.shape[-1])).astype(probabilities.dtype)
@@ -425,7 +425,7 @@ def _draw(probabilities, u):
 
 @kernel(mode="merged")
 def _end_of_group(prior, start, first, size, n):
-    """The end of the group at the tilt number `first` of `n`, which most likely has this size."""
+    """Return the end of the group that starts at tilt `first` of `n`; `size` is a guess."""
     last = first + size
     is_end = last == n or (last < n and prior.state[start + last] == 0)
     if is_end and prior.state[start + last - 1] == size - 1:
@@ -438,7 +438,7 @@ def _end_of_group(prior, start, first, size, n):
 
 @kernel(mode="merged")
 def _fill_moments(prior, start, b, a, mean, var):
-    """The moments of whole groups, inside kernels."""
+    """Compute the moments of whole groups, inside kernels."""
     n, half, one = b.shape[0], constant(0.5, b[0]), constant(1.0, b[0])
     first, size = np.int64(0), np.int64(2)
     field = row(prior.field, (start,), n)
@@ -451,7 +451,7 @@ def _fill_moments(prior, start, b, a, mean, var):
         for i in range(first, last):
             var[i] -= top
         first, size = last, last - first
-    # All at once, as a vector.
+    # One loop over all groups, so that it is vectorised.
     for i in range(n):
         var[i] = exp(var[i])
     first = np.int64(0)
@@ -466,7 +466,7 @@ def _fill_moments(prior, start, b, a, mean, var):
 
 @kernel(mode="inner", fastmath=REORDER)
 def _normalise(weights, out):
-    """Set `out` to the weights of one group over their sum."""
+    """Set `out` to the weights of one group divided by their sum."""
     total = weights[0]
     for i in range(1, weights.shape[0]):
         total += weights[i]

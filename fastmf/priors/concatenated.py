@@ -23,8 +23,8 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
 
     Notes
     -----
-    Parameters, derivatives and projections are Concatenated too, part by part. Float32 is kept if
-    every part is float32.
+    Parameters, derivatives and projections are `Concatenated`, too, part by part. The type is
+    float32 if all parts are float32.
 
     Examples
     --------
@@ -53,15 +53,15 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
         return cls._make((tuple(parts),))
 
     def __getnewargs__(self):
-        """Arguments with which copies and pickles are constructed: the priors, one by one."""
+        """Return the arguments of the constructor of copies and pickles: the priors."""
         return self.parts
 
     def n_units(self):
-        """Number of units of all parts together."""
+        """Return the number of units of all parts together."""
         return sum(_protocol.n_units(part) for part in self.parts)
 
     def take(self, units):
-        """The prior of a contiguous slice of the units."""
+        """Return the prior of a contiguous slice of the units."""
         start, stop, step = units.indices(self.n_units())
         if step != 1:
             raise ValueError(f"Concatenated: units must be contiguous, got a step of {step}.")
@@ -75,53 +75,53 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
         return self._make((tuple(taken),))
 
     def log_partition(self, b, a):
-        """Log-partition of each unit."""
+        """Return the log-partition of each unit."""
         return _join(p.log_partition(*tilt) for p, *tilt in self._split(b, a))
 
     def moments(self, b, a):
-        """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
+        """Return the mean and variance under the tilt exp(b x - a x^2 / 2)."""
         pairs = [p.moments(*tilt) for p, *tilt in self._split(b, a)]
         return _join(mean for mean, _ in pairs), _join(var for _, var in pairs)
 
     def third_cumulant(self, mean):
-        """Third cumulants and their derivatives, if all parts offer them."""
+        """Return third cumulants and their derivatives, if all parts have them."""
         pairs = [p.third_cumulant(m) for p, m in self._split(mean)]
         return _join(cumulant for cumulant, _ in pairs), _join(slope for _, slope in pairs)
 
     def log_prob(self, x):
-        """Log of the unnormalised prior, if all parts offer it."""
+        """Return the log of the unnormalised prior, if all parts have it."""
         return _join(p.log_prob(x) for p, x in self._split(x))
 
     def contains(self, x):
-        """Whether values belong to the support."""
+        """Return whether values belong to the support."""
         return _join(_protocol.contains(p, x) for p, x in self._split(x))
 
     def draw(self, b, a, u):
-        """The values that uniform numbers draw from the tilted distribution."""
+        """Return the values that uniform numbers draw from the tilted distribution."""
         return _join(_protocol.draw(p, *drawn) for p, *drawn in self._split(b, a, u))
 
     @accepts_lists
     def sample(self, b, a, rng):
-        """Draws from the tilted distribution."""
+        """Draw from the tilted distribution."""
         return _join(_protocol.sample(p, *tilt, rng) for p, *tilt in self._split(b, a))
 
     def gradient(self, b, a):
-        """Derivatives of the log-partition, part by part."""
+        """Return the derivatives of the log-partition, part by part."""
         parts = tuple(_protocol.gradient(p, *tilt) for p, *tilt in self._split(b, a))
         return self._make((parts,))
 
     def log_prob_gradient(self, x):
-        """Derivatives of log_prob, part by part."""
+        """Return the derivatives of log_prob, part by part."""
         parts = tuple(_protocol.log_prob_gradient(p, x) for p, x in self._split(x))
         return self._make((parts,))
 
     def project(self):
-        """The nearest prior with parameters inside their domain."""
+        """Return the nearest prior with parameters inside their domain."""
         return _protocol.project(self)
 
     @accepts_lists
     def _split(self, *arrays):
-        """Each part with its units on the last axis of the arrays."""
+        """Yield each part with its units on the last axis of the arrays."""
         n_units, start = self.n_units(), 0
         for array in arrays:
             if np.ndim(array) and np.shape(array)[-1] not in (1, n_units):
@@ -141,7 +141,7 @@ REGISTRY["concatenated"] = Concatenated
 
 
 def concatenate(priors):
-    """One prior for the units of several, of their class if all are of the same simple one."""
+    """Join priors; the result has their class if they have the same one, or is `Concatenated`."""
     if len(priors) == 1:
         return priors[0]
     if len({type(prior) for prior in priors}) == 1 and not _protocol.is_concatenated(priors[0]):

@@ -11,10 +11,10 @@ from fastmf.priors._compiled import by_kernels
 from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.special import constant, log, narrow, normal_quantile, where, widen
 
-# Smallest precision of unbounded units: the square of its inverse exists in any floating type.
+# Smallest precision of unbounded units: the square of its inverse is finite in any floating type.
 MIN_PRECISION = math.sqrt(np.finfo(np.float32).tiny)
 # Variance of fitted columns that are constant, relative to the square of their value if it is not
-# zero, and the largest relative deviation from their mean, in units of rounding errors.
+# zero; and the largest relative deviation of a constant column, in units of rounding errors.
 CONSTANT_VARIANCE, MAX_ROUNDING_ERRORS = 1e-3, 8
 
 
@@ -60,7 +60,7 @@ class Gaussian(NamedTuple):
             raise ValueError(f"Gaussian: precision must be positive, got {worst:g}.")
 
     def log_partition(self, b, a):
-        """b^2 / (2 s) + log(2 pi / s) / 2 with b -> field + b and s = precision + a."""
+        """Return c^2 / (2 s) + log(2 pi / s) / 2 with c = field + b and s = precision + a."""
         s = self.precision + a
         half, one, infinity = constant(0.5, s), constant(1.0, s), constant(np.inf, s)
         divisor = where(s > 0, s, one)
@@ -69,7 +69,7 @@ class Gaussian(NamedTuple):
         return where(s > 0, value, infinity)
 
     def moments(self, b, a):
-        """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
+        """Return the mean and variance under the tilt exp(b x - a x^2 / 2)."""
         s = self.precision + a
         zero, one, infinity = constant(0.0, s), constant(1.0, s), constant(np.inf, s)
         divisor = where(s > 0, s, one)
@@ -78,20 +78,20 @@ class Gaussian(NamedTuple):
         return where(s > 0, b / divisor, zero), where(s > 0, one / divisor, infinity) + zero * b
 
     def log_prob(self, x):
-        """field x - precision x^2 / 2."""
+        """Return field x - precision x^2 / 2."""
         return self.field * x - self.precision * x * x / 2
 
     def contains(self, x):
-        """Whether values belong to the support: all real numbers."""
+        """Return whether values belong to the support: all real numbers."""
         return np.isfinite(x) & np.ones(self.field.shape, bool)
 
     def draw(self, b, a, u):
-        """The value that a uniform number draws from the tilted distribution: its quantile."""
+        """Return the quantile of the tilted distribution at a uniform number."""
         mean, var = self.moments(b, a)
         return mean + np.sqrt(var) * narrow(normal_quantile(u), mean)
 
     def sample(self, b, a, rng):
-        """Draws from the tilted distribution; a ValueError where it diverges."""
+        """Draw from the tilted distribution; raise a ValueError if it is not integrable."""
         mean, var = self.moments(b, a)
         if not np.isfinite(var).all():
             raise ValueError(
@@ -102,16 +102,16 @@ class Gaussian(NamedTuple):
         return mean + np.sqrt(var) * draws
 
     def moment_gradient(self, mean, var):
-        """Derivatives of the log-partition, from the moments."""
+        """Return the derivatives of the log-partition, from the moments."""
         return self._make((mean, -(var + mean * mean) / 2))
 
     def project(self):
-        """The prior with precisions of at least MIN_PRECISION."""
+        """Return the prior with precisions of at least MIN_PRECISION."""
         return self._replace(precision=np.maximum(self.precision, MIN_PRECISION))
 
     @classmethod
     def from_data(cls, X):
-        """Mean and variance of the columns; constant ones get a small variance."""
+        """Fit mean and variance of the columns; constant columns get a small variance."""
         (mean, var), dtype = column_moments(X), floating_type(X)
         rounding = MAX_ROUNDING_ERRORS * np.finfo(dtype).eps * abs(mean)
         constant = np.sqrt(var) <= rounding
@@ -120,16 +120,16 @@ class Gaussian(NamedTuple):
         return cls(*(p.astype(dtype) for p in (field, precision)))
 
 
-# Smallest distance of means to the bounds, and standard deviation, relative to the interval.
+# Smallest distance of means to the bounds, and smallest standard deviation, relative to the range.
 MIN_DISTANCE = 0.01
-# Share of a range: columns are alike if most of them take up this share of the range of all, and
-# then those share its bounds whose own share is more than the cube. Bounds of a single column are
-# further out by this share of its range.
+# Fraction of a range. Columns are alike if the median of their ranges is at least this fraction of
+# the range of all columns; then columns whose range is at least its cube share the bounds. Bounds
+# of a single column are beyond its values by this fraction of its range.
 SHARE = 0.1
 
 
 def check_slab(class_name, field, precision, lower, upper):
-    """Raise a ValueError unless exp(field x - precision x^2 / 2) has an integral there."""
+    """Raise a ValueError unless exp(field x - precision x^2 / 2) has a finite integral."""
     field, precision, lower, upper = (widen(p) for p in (field, precision, lower, upper))
     largest = _quadrature.MAX_BOUND
     for name, bound, infinity in (("lower", lower, -np.inf), ("upper", upper, np.inf)):
@@ -173,11 +173,11 @@ class TruncatedGaussian(NamedTuple):
 
     Notes
     -----
-    Tramel et al. (2018), Eqs. 70-92, where Eqs. 78 (second branch), 82 and 92 have errors. A tilt
-    with precision + a <= 0 on an infinite interval has log-partition and variance +inf, unless
-    precision + a = 0 and the linear term decays. So has one under which much of the mass lies
-    beyond 1e50. The results are accurate to 1e-12 (log-partition and mean) and 1e-10 (variance) for
-    every other tilt; float32 units are computed in float64.
+    Tramel et al. (2018), Eqs. 70-92, where Eqs. 78 (second branch), 82 and 92 have errors. The
+    log-partition and the variance are +inf for tilts with precision + a <= 0 on an infinite
+    interval, unless precision + a = 0 and the linear term decays, and for tilts under which much of
+    the mass lies beyond 1e50. For other tilts the log-partition and the mean are accurate to 1e-12,
+    and the variance to 1e-10; float32 units are computed in float64.
 
     Examples
     --------
@@ -203,49 +203,49 @@ class TruncatedGaussian(NamedTuple):
         check_slab("TruncatedGaussian", *self)
 
     def log_partition(self, b, a):
-        """Log of the integral of exp((field + b) x - (precision + a) x^2 / 2) on the interval."""
+        """Return log of the integral of exp((field + b) x - (precision + a) x^2 / 2)."""
         value = _quadrature.log_integral(*map(widen, (*self, b, a)))
         return narrow(value, self.field + b + a)
 
     def moments(self, b, a):
-        """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
+        """Return the mean and variance under the tilt exp(b x - a x^2 / 2)."""
         _, _, mean, variance = _quadrature.integrate(*map(widen, (*self, b, a)))
         like = self.field + b + a
         return narrow(mean, like), narrow(variance, like)
 
     def log_prob(self, x):
-        """field x - precision x^2 / 2 on the interval, -inf elsewhere."""
+        """Return field x - precision x^2 / 2 on the interval, -inf elsewhere."""
         return np.where(self.contains(x), self.field * x - self.precision * x * x / 2, -np.inf)
 
     def contains(self, x):
-        """Whether values are within the bounds."""
+        """Return whether values are within the bounds."""
         return (x >= self.lower) & (x <= self.upper)
 
     def draw(self, b, a, u):
-        """The value that a uniform number draws from the tilted distribution: its quantile."""
+        """Return the quantile of the tilted distribution at a uniform number."""
         return by_kernels(self, "draws", b, a, u)
 
     def moment_gradient(self, mean, var):
-        """Derivatives of the log-partition, from the moments."""
+        """Return the derivatives of the log-partition, from the moments."""
         return self._make((mean, -(var + mean * mean) / 2, 0 * mean, 0 * mean))
 
     def project(self):
-        """The prior with precisions of at least MIN_PRECISION where a bound is infinite."""
+        """Return the prior with precisions of at least MIN_PRECISION where a bound is infinite."""
         unbounded = np.isinf(self.lower) | np.isinf(self.upper)
         least = np.where(unbounded, MIN_PRECISION, -np.inf).astype(self.precision.dtype)
         return self._replace(precision=np.maximum(self.precision, least))
 
     @classmethod
     def from_data(cls, X, lower=None, upper=None):
-        """Truncated Gaussians with the means and variances of the columns.
+        """Fit truncated Gaussians to the means and variances of the columns.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_units)
         lower, upper : float or array of shape (n_units,), optional
-            Bounds; by default the smallest and the largest value of all columns. Columns whose
-            ranges differ, as in other units of measurement, have their own, a tenth of the range
-            beyond their values.
+            Bounds; by default the smallest and the largest value of all columns. Columns of very
+            different ranges, as of different units of measurement, have separate bounds, a tenth of
+            their range beyond their values.
         """
         lower, upper = bounds_given_or_found(X, lower, upper)
         field, precision = fit(*column_moments(X), lower, upper)
@@ -254,12 +254,12 @@ class TruncatedGaussian(NamedTuple):
         )
 
     def refit(self, X):
-        """Truncated Gaussians with the same bounds, fitted to the columns."""
+        """Fit truncated Gaussians with the same bounds to the columns."""
         return self.from_data(X, self.lower, self.upper)
 
     @staticmethod
     def fill_block(prior, start, b, a, memory):
-        """Log-partitions and moments of a block of units, inside kernels."""
+        """Compute log-partitions and moments of a block of units, inside kernels."""
         _quadrature.integrate_block(prior, start, b, a, memory)
         for i in range(b.shape[0]):
             mass = memory[_quadrature.MASSES + i]
@@ -267,7 +267,7 @@ class TruncatedGaussian(NamedTuple):
 
     @staticmethod
     def draw_block(prior, start, u, out, memory):
-        """Draws of a block of units, inside kernels: quantiles."""
+        """Draw values of a block of units, inside kernels, as quantiles."""
         n = u.shape[0]
         for i in range(n):
             memory[i] = u[i]
@@ -280,12 +280,12 @@ class TruncatedGaussian(NamedTuple):
 
 
 def bounds_of_columns(X):
-    """Bounds of each column: the bounds of all columns if they are alike, and else its own.
+    """Return bounds of each column: those of all columns if they are alike, or separate ones.
 
-    Columns are alike, such as pixels or marks, if at least half of those that vary take up a tenth
-    of the range of all; a column of less than a thousandth of it has bounds of its own all the
-    same. Its own bounds are a tenth of its range beyond its values, but not beyond zero where all
-    of these have one sign. The bounds of a constant are as far from it as zero is, or 1.
+    Columns such as pixels or marks are alike if at least half of those that vary have a tenth of
+    the range of all; a varying column with less than a thousandth of it has separate bounds anyway.
+    Separate bounds are a tenth of the column's range beyond its values, but not beyond zero if all
+    values have one sign. Bounds of a constant c are at the distance |c| from it, or 1 if c is 0.
     """
     low, high = (
         np.asarray(x.toarray().ravel() if is_sparse(x) else x, np.float64)
@@ -304,7 +304,7 @@ def bounds_of_columns(X):
 
 
 def bounds_given_or_found(X, lower, upper):
-    """Bounds as given, or of the columns where they are None."""
+    """Return the given bounds, or `bounds_of_columns` in place of None."""
     if lower is None or upper is None:
         smallest, largest = bounds_of_columns(X)
         lower = smallest if lower is None else lower
@@ -313,7 +313,7 @@ def bounds_given_or_found(X, lower, upper):
 
 
 def fit(mean, var, lower, upper):
-    """Field and precision whose truncated Gaussian has these means and variances.
+    """Fit the field and precision of truncated Gaussians to means and variances.
 
     Means at a bound, variances of zero and variances too large for the interval are first moved
     inside (by `MIN_DISTANCE`), so that constant and binary columns have a finite fit.
@@ -321,7 +321,7 @@ def fit(mean, var, lower, upper):
     Notes
     -----
     Newton's method on the concave log-likelihood field mean - precision (var + mean^2) / 2 -
-    log-partition, damped by its decrement, in units of the interval.
+    log-partition, damped according to the Newton decrement, in units of the interval.
     """
     mean, var, lower, upper = np.broadcast_arrays(*(widen(p) for p in (mean, var, lower, upper)))
     if not (lower < upper).all():
@@ -333,7 +333,7 @@ def fit(mean, var, lower, upper):
     mean, var = (mean - origin) / scale, var / scale**2
     lower, upper = (lower - origin) / scale, (upper - origin) / scale
 
-    # Largest variances: Bhatia and Davis' bound on an interval, the exponential on a half-line.
+    # Largest variances: the Bhatia-Davis bound on an interval, the exponential's on a half-line.
     mean = np.clip(mean, lower + MIN_DISTANCE, upper - MIN_DISTANCE)
     bounded = np.isfinite(lower) & np.isfinite(upper)
     near, far = np.sort([mean - lower, upper - mean], axis=0)
@@ -350,7 +350,7 @@ def fit(mean, var, lower, upper):
 
 
 def _units(mean, var, lower, upper):
-    """Origin and unit of length in which the interval, or the data, have size one."""
+    """Return the origin and unit of length in which the interval, or the data, have size one."""
     below, above = np.isfinite(lower), np.isfinite(upper)
     origin = np.where(below, lower, np.where(above, upper, mean))
     with np.errstate(invalid="ignore"):

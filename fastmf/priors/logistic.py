@@ -18,14 +18,14 @@ SERIES = INTERPOLATION.convert(kind=np.polynomial.Polynomial).coef
 
 @kernel(mode="merged")
 def _sum_terms(side, b, memory, x, y):
-    """Add up mass, mean and square of the exponentials on one side of zero, in the spare rows."""
+    """Sum mass, mean and square of the exponentials on one side of zero, in the spare rows."""
     u, n = UNITS_PER_BLOCK, b.shape[0]
     for k in range(len(SERIES)):
         for i in range(n):
             x[i], x[i + 4 * u] = -1.0 * (k + side), b[i] * (1.0 - 2.0 * side)
         integrate_rows(memory, n)
         for i in range(n):
-            if k == 0:  # the largest integral: exponents and means are relative to its own
+            if k == 0:  # the largest integral, to which exponents and means are relative
                 y[i], y[i + u] = x[i + 6 * u], x[i + 8 * u]
                 y[i + 2 * u], y[i + 3 * u], y[i + 4 * u] = 0.0, 0.0, 0.0
             weight = SERIES[k] * x[i + 7 * u] * exp(x[i + 6 * u] - y[i])
@@ -39,22 +39,22 @@ class Logistic(NamedTuple):
     """Units with weight sigmoid(x) exp(-precision x^2 / 2).
 
     On either side of zero the sigmoid is a sum of exponentials. So the tilted unit is a mixture of
-    Gaussians on half-lines, some of negative weight: sizes of weights sum to nine at most.
+    Gaussians on half-lines, some of negative weight; the absolute weights sum to nine at most.
     """
 
     precision: np.ndarray
 
     def log_partition(self, b, a):
-        """Log of the integral of the weight times exp(b x - a x^2 / 2)."""
+        """Return the log of the integral of the weight times exp(b x - a x^2 / 2)."""
         return by_kernels(self, "log_partition", b, a)
 
     def moments(self, b, a):
-        """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
+        """Return the mean and variance under the tilt exp(b x - a x^2 / 2)."""
         return by_kernels(self, "moments", b, a)
 
     @staticmethod
     def fill_block(prior, start, b, a, memory):
-        """Log-partitions and moments of a block of units, inside kernels."""
+        """Compute log-partitions and moments of a block of units, inside kernels."""
         u, n = UNITS_PER_BLOCK, b.shape[0]
         x, y = row(memory, (0,), 10 * u), row(memory, (SPARE,), 8 * u)
         for i in range(n):

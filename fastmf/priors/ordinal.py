@@ -1,8 +1,8 @@
-"""Ordinal units, scores {0, 1, ..., m} with a weight of their own each, and binomial counts.
+"""Ordinal units, scores {0, 1, ..., m} with a separate weight each, and binomial counts.
 
-With t = log_weights_c + b c - a c^2 / 2 the scores have the probabilities softmax(t). Kernels,
-which know vectors only, receive the address of the log-weights of each unit. Binomial units are the
-sum of n Bernoulli units of the same field.
+The scores c have the probabilities softmax(t), where t_c = log_weights_c + b c - a c^2 / 2.
+Kernels, whose fields are vectors, receive the address of the log-weights of each unit. Binomial
+units are the sum of n Bernoulli units with the same field.
 """
 
 import math
@@ -20,12 +20,12 @@ from fastmf.priors._quadrature import MAX_TILT
 from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.special import clip, exp, log_of_normal, narrow, where, widen
 
-# Scores beyond are taken for a mistake in the data.
+# Larger scores are treated as a mistake in the data.
 MAX_SCORE = 1000
 
 
 class ScoreTable:
-    """Methods of units that have `log_weights` of scores, an array (n_units, n_scores)."""
+    """Methods of units with an array `log_weights` of scores, (n_units, n_scores)."""
 
     __slots__ = ()
 
@@ -41,11 +41,11 @@ class ScoreTable:
         return np.where(x < self.n_scores, x, np.nan)
 
     def log_partition(self, b, a):
-        """Log of the sum over x of exp(log_weights[x] + b x - a x^2 / 2)."""
+        """Return the log of the sum over x of exp(log_weights[x] + b x - a x^2 / 2)."""
         return narrow(self._probabilities(b, a)[1], self._like(b, a))
 
     def moments(self, b, a):
-        """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
+        """Return the mean and variance under the tilt exp(b x - a x^2 / 2)."""
         p = self._probabilities(b, a)[0]
         x = np.arange(p.shape[-1])
         mean = p @ x
@@ -53,34 +53,34 @@ class ScoreTable:
         return narrow(mean, self._like(b, a)), narrow(var, self._like(b, a))
 
     def draw(self, b, a, u):
-        """The value that a uniform number draws from the tilted distribution: its quantile."""
+        """Return the quantile of the tilted distribution at a uniform number."""
         below = np.cumsum(self._probabilities(b, a)[0], axis=-1)
         passed = (np.asarray(u)[..., None] >= below).sum(-1)
         return narrow(np.minimum(passed, self.n_scores - 1), self._like(b, a))
 
     def log_prob(self, x):
-        """The log-weight of x for x in {0, 1, ..., m}, -inf elsewhere."""
+        """Return the log-weight of x for x in {0, 1, ..., m}, -inf elsewhere."""
         x, inside, index = self._index(x)
         value = np.where(inside, self.log_weights[np.arange(x.shape[-1]), index], -np.inf)
         return narrow(value, self._like(x))
 
     def contains(self, x):
-        """Whether values are scores of their units."""
+        """Return whether values are scores of their units."""
         return self._index(x)[1]
 
     def _index(self, x):
-        """Values by unit, whether they are scores of it, and their numbers."""
+        """Return values by unit, whether they are scores of the unit, and integer indices."""
         n_scores = self.n_scores
         x = np.broadcast_to(x, np.broadcast_shapes(np.shape(x), n_scores.shape))
         inside = (x >= 0) & (x < n_scores) & (x == np.round(x))
         return x, inside, np.where(inside, x, 0).astype(int)
 
     def _like(self, *arguments):
-        """An array of the type of results."""
+        """Return an array of the type of results."""
         return np.zeros((), np.result_type(self[0], *arguments))
 
     def _probabilities(self, b, a):
-        """The tilted probabilities of scores, (..., n_units, m + 1), and log-partitions."""
+        """Return tilted probabilities of scores, (..., n_units, m + 1), and log-partitions."""
         b, a = (np.clip(widen(tilt), -MAX_TILT, MAX_TILT)[..., None] for tilt in (b, a))
         log_weights = widen(self.log_weights)
         x = np.arange(log_weights.shape[1])
@@ -102,12 +102,12 @@ class Ordinal(ScoreTable, _LogWeights):
     Parameters
     ----------
     log_weights : array of shape (n_units, m + 1)
-        -inf beyond a unit's own largest score.
+        -inf beyond the largest score of a unit.
 
     Raises
     ------
     ValueError
-        If a unit has fewer than two scores, or -inf in their midst.
+        If a unit has fewer than two scores, or -inf below its largest score.
 
     Notes
     -----
@@ -148,44 +148,44 @@ class Ordinal(ScoreTable, _LogWeights):
         return cls._make((np.array(array, order="C"),))
 
     def n_units(self):
-        """Number of units."""
+        """Return the number of units."""
         return len(self.log_weights)
 
     def precomputed(self):
-        """The same prior in the form that kernels tilt."""
+        """Return the same prior in the form for kernels."""
         return compiled_scores(self.log_weights)
 
     def gradient(self, b, a):
-        """Derivatives of the log-partition, (..., n_units, m + 1): the probabilities of scores."""
+        """Return the derivatives of the log-partition, (..., n_units, m + 1): probabilities."""
         return self._make((narrow(self._probabilities(b, a)[0], self._like(b, a)),))
 
     def log_prob_gradient(self, x):
-        """Derivatives of log_prob, (..., n_units, m + 1)."""
+        """Return the derivatives of log_prob, (..., n_units, m + 1)."""
         x, inside, index = self._index(x)
         hit = inside[..., None] & (index[..., None] == np.arange(self.log_weights.shape[-1]))
         return self._make((hit.astype(np.result_type(self.log_weights, x)),))
 
     def project(self):
-        """The prior with log-weight 0 of score 0."""
+        """Return the prior with log-weight 0 of score 0."""
         return self._make((self.log_weights - self.log_weights[:, :1],))
 
     @classmethod
     def from_data(cls, X, sizes=None, *, pseudocount=1.0):
-        """Log-weights of independent units with the frequencies of data.
+        """Return log-weights of independent units with the frequencies of data.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_units)
             Scores 0, 1, ...
         sizes : int or int array of shape (n_units,), optional
-            Scores of each unit. Default: one more than the largest of each column, at least 2.
+            Number of scores of each unit. Default: largest score of the column plus 1, at least 2.
         pseudocount : float, default 1.0
             Added to the count of each score.
 
         Returns
         -------
         Ordinal
-            Log-weights of score 0 are 0.
+            The log-weights of score 0 are 0.
         """
         if sizes is None:
             largest = X.max(axis=0)
@@ -214,12 +214,12 @@ class Ordinal(ScoreTable, _LogWeights):
         return cls(log_weights.astype(floating_type(X)))
 
     def refit(self, X):
-        """Ordinal units with the same scores, fitted to the columns."""
+        """Fit ordinal units with the same scores to the columns."""
         return self.from_data(X, self.n_scores)
 
 
 def compiled_scores(log_weights):
-    """Units of scores in the form that kernels tilt."""
+    """Return units with scores in the form for kernels."""
     table = np.asfortranarray(log_weights)
     n_units, step = len(table), table.strides[1]
     address = table.ctypes.data + table.itemsize * np.arange(n_units, dtype=np.int64)
@@ -235,20 +235,20 @@ class _Columns(NamedTuple):
 
 
 class CompiledScores(ScoreTable, _Columns):
-    """Units of scores as kernels receive them, the log-weights of each score side by side.
+    """Units with scores in the form for kernels, the log-weights of each score side by side.
 
-    `address` is of a unit's score 0, `step` the distance to its next score, in bytes.
+    `address` is the address of a unit's score 0, `step` the distance to its next score, in bytes.
     """
 
     __slots__ = ()
 
     def n_units(self):
-        """Number of units."""
+        """Return the number of units."""
         return len(self.log_weights)
 
     @staticmethod
     def fill_block(prior, start, b, a, memory):
-        """Log-partitions and moments of a block of units, inside kernels."""
+        """Compute log-partitions and moments of a block of units, inside kernels."""
         n = b.shape[0]
         t, s, exponent, mode, _, total, top, mean, var = _rows_of_block(memory, n)
         for i in range(n):
@@ -273,7 +273,7 @@ class CompiledScores(ScoreTable, _Columns):
 
     @staticmethod
     def draw_block(prior, start, u, out, memory):
-        """Draws of a block of units, inside kernels."""
+        """Draw values of a block of units, inside kernels."""
         n = u.shape[0]
         t, s, exponent, drawn, below, _, log_total, _, _ = _rows_of_block(memory, n)
         for i in range(n):
@@ -289,16 +289,16 @@ class CompiledScores(ScoreTable, _Columns):
 
 
 # --- sums over scores, inside kernels -------------------------------------------------------------
-# One score after the other: the inner loop, over the units of a block, is a vector. A weight is the
-# square of its root, which may be 0 where `exp` is not.
+# Scores are added one after another, so that the inner loop over units of a block is vectorised.
+# Weights are squares of `exp`, which may be 0, while `exp` is not as its argument is clipped.
 
 
 @kernel(mode="inner", fastmath=REORDER)
 def _add_score(x, exponent, top, mode, total, mean, var):
-    """Add the weight of the score `x` to the sums over weights, distances to modes, and squares.
+    """Add the weight of the score `x` to sums over weights, distances from the mode, and squares.
 
-    With the probability p of the mode p (mode - mean)^2 <= var, so that the difference of both
-    means loses a factor 1 / p, at most the number of scores, of the digits of the variance.
+    If p is the probability of the mode, p (mode - mean)^2 <= var. So the difference that gives the
+    variance loses precision by a factor of 1 / p, which is at most the number of scores.
     """
     widest_vectors()
     for i in range(total.shape[0]):
@@ -311,7 +311,7 @@ def _add_score(x, exponent, top, mode, total, mean, var):
 
 @kernel(mode="inner")
 def _add_probability(exponent, log_total, below):
-    """Add the probabilities of a score to the probabilities of smaller ones."""
+    """Add the probabilities of a score to those of the smaller scores."""
     for i in range(below.shape[0]):
         root = exp(0.5 * (exponent[i] - log_total[i]))
         below[i] += root * root
@@ -319,7 +319,7 @@ def _add_probability(exponent, log_total, below):
 
 @kernel(mode="inner")
 def _n_scores(prior, start, n):
-    """The largest number of scores of some units."""
+    """Return the largest number of scores of some units."""
     largest = np.int64(0)
     for i in range(n):
         largest = larger(largest, prior.size[start + i])
@@ -328,7 +328,7 @@ def _n_scores(prior, start, n):
 
 @kernel(mode="merged")
 def _exponents(prior, start, x, b, a, out):
-    """Fill in the logs of the tilted weights of the score x, -inf beyond the last ones."""
+    """Compute the logs of the tilted weights of the score x, -inf beyond a unit's last score."""
     n = out.shape[0]
     log_weights = view(prior.address[start] + x * prior.step[start], (n,), prior.log_weights)
     for i in range(n):
@@ -337,7 +337,7 @@ def _exponents(prior, start, x, b, a, out):
 
 @kernel(mode="merged")
 def _rows_of_block(memory, n):
-    """Tilts, exponents, draws, probabilities below them, and sums of the `n` units of a block."""
+    """Return rows of a block: tilts, exponents, modes or draws, cumulative sums and results."""
     return (
         row(memory, (0,), n),
         row(memory, (UNITS_PER_BLOCK,), n),
@@ -363,9 +363,9 @@ class Binomial(ScoreTable, _Trials):
     Parameters
     ----------
     field : float or array of shape (n_units,)
-        Log-odds of one of n independent trials.
+        Log-odds of success in each of n independent trials.
     n : int or array of shape (n_units,)
-        Number of trials, from 1 to 1000, kept as a floating-point number. Not learned.
+        Number of trials, from 1 to 1000, stored as a floating-point number. Not learned.
 
     Raises
     ------
@@ -375,7 +375,7 @@ class Binomial(ScoreTable, _Trials):
     Notes
     -----
     With n = 1 this is `Bernoulli`. For a = 0 the log-partition is n log(1 + exp(field + b)), and
-    the mean n sigmoid(field + b). All are computed as sums over the values, in float64 also for
+    the mean n sigmoid(field + b). Results are computed as sums over the values, in float64 also for
     float32 units.
 
     Examples
@@ -412,16 +412,16 @@ class Binomial(ScoreTable, _Trials):
         return table + widen(self.field)[:, None] * np.arange(table.shape[1])
 
     def precomputed(self):
-        """The same prior in the form that kernels tilt."""
+        """Return the same prior in the form for kernels."""
         return compiled_scores(self.log_weights)
 
     def moment_gradient(self, mean, var):
-        """Derivatives of the log-partition, from the moments."""
+        """Return the derivatives of the log-partition, from the moments."""
         return self._make((mean, 0 * mean))
 
     @classmethod
     def from_data(cls, X, n=None):
-        """Log-odds of the column means, with a pseudo-count of one for each outcome of a trial.
+        """Fit the log-odds to column means, with a pseudo-count of one for each outcome of a trial.
 
         Parameters
         ----------
@@ -446,16 +446,16 @@ class Binomial(ScoreTable, _Trials):
         return cls(*(p.astype(floating_type(X)) for p in (field, n)))
 
     def refit(self, X):
-        """Binomial units with the same n, fitted to the columns."""
+        """Fit binomial units with the same n to the columns."""
         return self.from_data(X, self.n)
 
 
 def _outside(x, n):
-    """Whether values are no integers from 0 to n."""
+    """Return whether values are not integers from 0 to n."""
     return (x < 0) | (x > n) | (x != np.round(x))
 
 
 @lru_cache(maxsize=64)
 def _log_coefficients(n):
-    """log C(n, x) for x = 0, 1, ..., n."""
+    """Return log C(n, x) for x = 0, 1, ..., n."""
     return np.array([math.log(math.comb(n, x)) for x in range(n + 1)])

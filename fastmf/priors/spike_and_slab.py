@@ -1,4 +1,4 @@
-"""Units that are exactly zero or follow a slab: Gauss-Bernoulli, plain and truncated.
+"""Spike-and-slab units, exactly zero or from a slab: Gauss-Bernoulli, plain and truncated.
 
 Both priors are delta_0 + exp(log_odds) slab with a *normalised* slab, so that `log_odds` is the
 prior log-odds of a non-zero value whatever the slab's parameters are (Tramel et al. (2018), Eq. 93;
@@ -35,15 +35,15 @@ from fastmf.special import (
     widen,
 )
 
-# Small beside any probability or ratio that matters: it keeps them from zero, and from infinity.
+# Negligible beside probabilities and ratios that matter; it prevents zeros and infinities.
 TINY = float(np.finfo(np.float64).tiny)
-# Log-odds beyond which a coefficient is never zero: the probability of zero is lost in rounding.
+# Log-odds beyond which a coefficient is never zero: the probability of zero is a rounding error.
 ALWAYS = math.log(1 / np.finfo(np.float64).eps)
 
 
 @compilable
 def _mixture(log_odds, mean, variance):
-    """Mean and variance of a slab that has these log-odds against a spike at zero."""
+    """Return the moments of a slab with these log-odds against a spike at zero."""
     p, q = sigmoid_pair(log_odds)
     return p * mean, p * variance + p * q * mean * mean
 
@@ -52,12 +52,12 @@ def _mixture(log_odds, mean, variance):
 
 
 def _log_partition(self, b, a):
-    """log(1 + exp(log_odds) Z), where Z is the integral of the tilted slab."""
+    """Return log(1 + exp(log_odds) Z), where Z is the integral of the tilted slab."""
     return narrow(softplus(self.tilted(b, a)[0]), self.field + b + a)
 
 
 def _moments(self, b, a):
-    """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
+    """Return the mean and variance under the tilt exp(b x - a x^2 / 2)."""
     log_odds, mean, variance = self.tilted(b, a)
     mean, variance = _mixture(log_odds, mean, variance)
     like = self.field + b + a
@@ -65,26 +65,26 @@ def _moments(self, b, a):
 
 
 def _log_prob(self, x):
-    """0 at x = 0, and log_odds plus the log-density of the slab elsewhere."""
+    """Return 0 at x = 0, and log_odds plus the log-density of the slab elsewhere."""
     slab = self.slab()
     density = slab.log_prob(x) - narrow(_untilted(slab)[0], self.field)
     return np.where(x == 0, 0 * x, self.log_odds + density)
 
 
 def _tilted_log_odds(self, b, a):
-    """Log-odds of a non-zero value under the tilt."""
+    """Return the log-odds of a non-zero value under the tilt."""
     return self.tilted(b, a)[0]
 
 
 def _contains(self, x):
-    """Whether values are zero or in the slab's interval."""
+    """Return whether values are zero or in the slab's interval."""
     return self.slab().contains(x) | (x == 0)
 
 
 def _mixture_gradient(self, mean, var, nonzero):
-    """Derivatives of the log-partition, from the moments and the probability of not being zero.
+    """Return the derivatives of the log-partition from the moments and P(x != 0).
 
-    The slab, whose integral is 1 without a tilt, adds its moments less the untilted ones.
+    The slab is normalised without a tilt, so that its untilted moments are subtracted.
     """
     slab = self.slab()
     moments = (narrow(x, slab.field) for x in _untilted(slab)[1:])
@@ -98,7 +98,7 @@ def _mixture_gradient(self, mean, var, nonzero):
 
 
 def _untilted(slab):
-    """Log of the integral, mean and variance of a slab."""
+    """Return the log of the integral, the mean and the variance of a slab without a tilt."""
     if isinstance(slab, Gaussian):
         zero = 0 * slab.field
         return slab.log_partition(zero, zero), *slab.moments(zero, zero)
@@ -108,7 +108,7 @@ def _untilted(slab):
 
 @lru_cache(maxsize=4)
 def _untilted_truncated(shape, *parameters):
-    """The same of a truncated slab, which takes as long as a tilt of all units."""
+    """Compute `_untilted` of a truncated slab, cached as it takes as long as a tilt."""
     field, precision, lower, upper = (np.frombuffer(x).reshape(shape) for x in parameters)
     zero = np.zeros_like(field)
     exponent, mass, mean, var = _quadrature.integrate(field, precision, lower, upper, zero, zero)
@@ -116,15 +116,15 @@ def _untilted_truncated(shape, *parameters):
 
 
 def _project(self):
-    """The prior with an integrable slab."""
+    """Return the prior with an integrable slab."""
     return self._replace(precision=self.slab().project().precision)
 
 
 def _from_nonzeros(X, lower, upper):
-    """Field and precision from the non-zero values of each column, log-odds from their number.
+    """Fit field and precision to the non-zero values of each column, log-odds to their number.
 
-    The log-odds have a pseudo-count of one for each case. Columns of zeros get the slab of all
-    non-zero values together.
+    The log-odds have a pseudo-count of one for each case. Columns of zeros get a slab fitted to the
+    non-zero values of all columns.
     """
     values = nonzero_values(X).astype(np.float64)
     if values.size == 0:
@@ -139,7 +139,7 @@ def _from_nonzeros(X, lower, upper):
 
 
 def _refit(self, X):
-    """The same kind of unit fitted to the columns; slabs are kept if all data are zero."""
+    """Fit units of the same class to the columns; slabs do not change if all data are zero."""
     if not nonzero_values(X).size:
         log_odds = np.full_like(self.log_odds, -np.log(X.shape[0] + 1.0))
         return self._replace(log_odds=log_odds)
@@ -192,20 +192,20 @@ class GaussBernoulli(NamedTuple):
             )
 
     def tilted(self, b, a):
-        """Log-odds of a non-zero value under the tilt, and the slab's mean and variance."""
+        """Return the log-odds of a non-zero value under the tilt, and the slab's moments."""
         return _tilted_gaussian(
             widen(self.field), widen(self.precision), widen(self.log_odds), widen(b), widen(a)
         )
 
     def draw(self, b, a, u):
-        """The value that a uniform number draws: of the slab if it is below its probability."""
+        """Return the value that a uniform number draws: 0, or a quantile of the slab."""
         log_odds, mean, variance = self.tilted(b, a)
         p = sigmoid_pair(log_odds)[0]
         value = mean + np.sqrt(variance) * normal_quantile(u / (p + TINY))
         return narrow(where(u < p, value, 0.0 * mean), self.field + b + a)
 
     def slab(self):
-        """The slab as a prior of its own, without its normalisation."""
+        """Return the slab as a separate prior, without its normalisation."""
         return Gaussian._make(self[:2])
 
     log_partition = _log_partition
@@ -219,19 +219,19 @@ class GaussBernoulli(NamedTuple):
 
     @classmethod
     def from_data(cls, X):
-        """The slab from the non-zero values of the columns, the log-odds from their number."""
+        """Fit the slab to the non-zero values of the columns, the log-odds to their number."""
         field, precision, log_odds = _from_nonzeros(X, -np.inf, np.inf)
         return cls(*(p.astype(floating_type(X)) for p in (field, precision, log_odds)))
 
 
 @compilable
 def _tilted_gaussian(field, precision, log_odds, b, a):
-    """Log-odds of the slab under the tilt, and the slab's mean and variance."""
+    """Return the log-odds of the slab under the tilt, and its mean and variance."""
     s = precision + a
     proper = s > 0.0
     divisor = where(proper, s, precision)
     mean = where(proper, (field + b) / divisor, 0.0 * b)
-    # (field + b)^2 / s - field^2 / precision, without its cancellation at weak tilts.
+    # (field + b)^2 / s - field^2 / precision, without cancellation for weak tilts.
     exponent = b * mean + field * ((b - a * (field / precision)) / divisor)
     ratio = clip(divisor / precision, TINY, 1.0 / TINY)
     log_slab = 0.5 * (exponent - log_of_normal(ratio))
@@ -256,7 +256,7 @@ class TruncatedGaussBernoulli(NamedTuple):
     Raises
     ------
     ValueError
-        If a lower bound is not below its upper one, or if the slab has no finite integral.
+        If a lower bound is not below the upper bound, or the slab has no finite integral.
 
     Notes
     -----
@@ -288,20 +288,20 @@ class TruncatedGaussBernoulli(NamedTuple):
         check_slab("TruncatedGaussBernoulli", self.field, self.precision, self.lower, self.upper)
 
     def tilted(self, b, a):
-        """Log-odds of a non-zero value under the tilt, and the slab's mean and variance."""
+        """Return the log-odds of a non-zero value under the tilt, and the slab's moments."""
         return self.precomputed().tilted(b, a)
 
     def draw(self, b, a, u):
-        """The value that a uniform number draws: of the slab if it is below its probability."""
+        """Return the value that a uniform number draws: 0, or a quantile of the slab."""
         return by_kernels(self, "draws", b, a, u)
 
     def precomputed(self):
-        """The same prior with the integral of its slab, which is half the cost of every tilt."""
+        """Return the prior with its slab's integral computed, which halves the cost of tilts."""
         weight = widen(self.log_odds) - _untilted(self.slab())[0]
         return CompiledTruncatedGaussBernoulli(*self[:2], weight, *self[3:])
 
     def slab(self):
-        """The slab as a prior of its own, without its normalisation."""
+        """Return the slab as a separate prior, without its normalisation."""
         return TruncatedGaussian._make((self.field, self.precision, self.lower, self.upper))
 
     log_partition = _log_partition
@@ -315,15 +315,15 @@ class TruncatedGaussBernoulli(NamedTuple):
 
     @classmethod
     def from_data(cls, X, lower=None, upper=None):
-        """The slab from the non-zero values of the columns, the log-odds from their number.
+        """Fit the slab to the non-zero values of the columns, the log-odds to their number.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_units)
         lower, upper : float or array of shape (n_units,), optional
-            Bounds; by default the smallest and the largest value of all columns. Columns whose
-            ranges differ, as in other units of measurement, have their own, a tenth of the range
-            beyond their values.
+            Bounds; by default the smallest and the largest value of all columns. Columns of very
+            different ranges, as of different units of measurement, have separate bounds, a tenth of
+            their range beyond their values.
         """
         lower, upper = bounds_given_or_found(X, lower, upper)
         fitted = _from_nonzeros(X, lower, upper)
@@ -331,7 +331,7 @@ class TruncatedGaussBernoulli(NamedTuple):
 
 
 class CompiledTruncatedGaussBernoulli(NamedTuple):
-    """A `TruncatedGaussBernoulli` with its log-odds less the log of the slab's integral."""
+    """A `TruncatedGaussBernoulli` with `log_weight`, log-odds minus log of the slab's integral."""
 
     field: np.ndarray
     precision: np.ndarray
@@ -340,7 +340,7 @@ class CompiledTruncatedGaussBernoulli(NamedTuple):
     upper: np.ndarray
 
     def tilted(self, b, a):
-        """Log-odds of the slab under the tilt, and the slab's mean and variance."""
+        """Return the log-odds of the slab under the tilt, and its mean and variance."""
         exponent, mass, mean, variance = _quadrature.integrate(
             *map(widen, (self.field, self.precision, self.lower, self.upper, b, a))
         )
@@ -350,18 +350,18 @@ class CompiledTruncatedGaussBernoulli(NamedTuple):
     moments = _moments
 
     def draw(self, b, a, u):
-        """Draws of the `TruncatedGaussBernoulli`."""
+        """Return the values that uniform numbers draw."""
         return by_kernels(self, "draws", b, a, u)
 
     @staticmethod
     def fill_block(prior, start, b, a, memory):
-        """Log-partitions and moments of a block of units, inside kernels."""
+        """Compute log-partitions and moments of a block of units, inside kernels."""
         _quadrature.integrate_block(prior, start, b, a, memory)
         for i in range(b.shape[0]):
             log_mass = _quadrature.log_mass(memory[_quadrature.MASSES + i])
             integral = memory[_quadrature.EXPONENTS + i] + log_mass
             log_odds = prior.log_weight[start + i] + integral
-            # In the place of the masses, for draws.
+            # The log-odds replace the masses, for `draw_block`.
             memory[_quadrature.MASSES + i] = log_odds
             memory[LOG_PARTITIONS + i] = softplus(log_odds)
             memory[MEANS + i], memory[VARIANCES + i] = _mixture(
@@ -370,7 +370,7 @@ class CompiledTruncatedGaussBernoulli(NamedTuple):
 
     @staticmethod
     def draw_block(prior, start, u, out, memory):
-        """Draws of a block of units, inside kernels: zero, or quantiles of the slab."""
+        """Draw values of a block of units, inside kernels: zero, or quantiles of the slab."""
         n = u.shape[0]
         for i in range(n):
             nonzero = sigmoid_pair(memory[_quadrature.MASSES + i])[0]
