@@ -1,17 +1,17 @@
-"""Types of the arguments of kernels, without Numba, and read off the NamedTuples that hold them.
+"""Types of the arguments of kernels, without Numba, and types from annotations of NamedTuples.
 
-A type is the name of a number's type, an `ArrayType` or a `TupleType`. A field of a NamedTuple is
-annotated with its contents:
+A type is the name of a number's type, an `ArrayType` or a `TupleType`. Fields of NamedTuples are
+annotated with their types:
 
     class Rows(NamedTuple):
         state: Real[3]       array with three axes, of the floating type that the kernel is for
-        status: Int64[1]     array with one axis, of a type of its own
+        status: Int64[1]     array with one axis, of a fixed type
         tol: float           number
         span: tuple[int, int]
         tilt: Tilt           another such class
 
-`argument_types` makes types of these, for which a kernel that is called by its address is compiled
-before there are arguments.
+`argument_types` converts annotations to types, for which a kernel that is called by its address is
+compiled before there are arguments.
 """
 
 from typing import Any, NamedTuple, get_args
@@ -20,9 +20,9 @@ import numpy as np
 
 from fastmf._jit.lazily import types
 
-# A number of a Python type has the type of Numba of this name.
+# Names of the Numba types of Python's types of numbers.
 _NUMBERS = {int: "int64", float: "float64", bool: "bool"}
-# Bits of an array's flags that its type depends on: contiguous (C, Fortran), aligned.
+# Flags of an array that its type depends on: contiguous (C, Fortran), aligned.
 TYPE_FLAGS = 0x1 | 0x2 | 0x100
 
 
@@ -42,7 +42,7 @@ class ArrayType(NamedTuple):
 
 
 class TupleType(NamedTuple):
-    """Tuples, of a class if they have one."""
+    """Tuples, plain or of a NamedTuple class."""
 
     members: tuple
     class_: type | None
@@ -58,16 +58,16 @@ class TupleType(NamedTuple):
 
 
 def numba_type(type_):
-    """The type of Numba."""
+    """Return the Numba type of a type."""
     if not isinstance(type_, str):
         return type_.numba()
     return types.boolean if type_ == "bool" else getattr(types, type_)
 
 
 def type_of(value):
-    """Type of an argument; None for all but numbers, arrays of numbers, and tuples of them.
+    """Return the type of numbers, arrays of numbers or tuples of them; None for other arguments.
 
-    Whether an array may be written is no part of it.
+    The type does not depend on whether an array is writeable.
     """
     if isinstance(value, np.ndarray):
         flags, item = value.flags, value.dtype
@@ -88,7 +88,7 @@ def type_of(value):
 
 
 class _Arrays:
-    """Arrays of one type, `Arrays[n_axes]`; of the kernel's floating type if `dtype` is None."""
+    """Annotation `Arrays[n_axes]`, of the kernel's floating type if `dtype` is None."""
 
     def __init__(self, dtype=None, n_axes=0, layout="C"):
         self.dtype, self.n_axes, self.layout = dtype, n_axes, layout
@@ -107,7 +107,7 @@ Bool: Any = _Arrays(np.bool_)
 
 
 def argument_types(dtype, *arguments):
-    """Types of arguments, for a floating type."""
+    """Return the types of annotated arguments, for a floating type."""
     return tuple(_type(argument, np.dtype(dtype)) for argument in arguments)
 
 

@@ -1,9 +1,9 @@
-"""Compiled code kept in a folder that many processes may share.
+"""Cache of compiled code in a folder that many processes may share.
 
-The folder is named after a digest of the package's sources and of what compiles them, so that
-another version leaves the old code behind. In it each compiled function has a file of its own,
-written under another name and then renamed: a reader sees all of it or nothing. Whatever becomes of
-the folder, at worst the code is compiled again.
+The name of the folder has a digest of the package's sources and of the versions of compilers, so
+that a new version does not use the code of another one. Each compiled function is in a separate
+file, which is written under another name and then renamed, so that readers never see a part of it.
+If the folder is damaged or lost, the code is compiled again.
 """
 
 import hashlib
@@ -30,17 +30,17 @@ from fastmf._jit.library import digest_of_sources
 
 # A file begins with a digest of the rest.
 DIGEST_BYTES = hashlib.sha256().digest_size
-# Numba's settings that change machine code, beside the processor's.
+# Numba's settings that change machine code, besides those of the processor.
 SETTINGS = (
     *("OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE", "USING_SVML", "ENABLE_AVX"),
     *("DEBUGINFO_DEFAULT", "EXTEND_VARIABLE_LIFETIMES", "DEBUG_JIT", "DEBUG_NRT"),
     *("LLVM_REFPRUNE_PASS", "LLVM_REFPRUNE_FLAGS"),
 )
-# What code is compiled by: `-O` leaves assertions out.
+# Versions of the compilers, and whether assertions are compiled (not with `-O`).
 _COMPILERS = (
     sys.version, sys.flags.optimize, numba.__version__, llvmlite.__version__, np.__version__
 )  # fmt: skip
-# Vectors in kernels are as wide as this processor's, whatever NUMBA_CPU_FEATURES says.
+# Kernels use the widest vectors of this processor, whatever NUMBA_CPU_FEATURES is.
 _PROCESSOR = llvmlite.binding.get_host_cpu_features().flatten()
 
 
@@ -55,7 +55,7 @@ def _temporary_cache():
         return Path(tempfile.gettempdir()) / "fastmf"
     folder = Path(tempfile.gettempdir()) / f"fastmf-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    # Compiled code is loaded from the folder, so that its owner could run any code as this user.
+    # Compiled code is loaded from the folder: another owner could run any code as this user.
     if folder.stat().st_uid != os.getuid():
         raise PermissionError(f"{folder} belongs to another user")
     return folder
@@ -63,10 +63,10 @@ def _temporary_cache():
 
 @cache
 def folder():
-    """Folder of code compiled from the present sources; those unused for a month are removed.
+    """Return the folder of code of the present sources; remove those not used for a month.
 
-    A folder that cannot be written serves as well if there is code in it. None if no folder can be
-    used, or the sources cannot be read.
+    A folder that cannot be written is used if it has code. None if no folder can be used, or if the
+    sources cannot be read.
     """
     sources = digest_of_sources()
     if sources is None:
@@ -106,9 +106,9 @@ class Cache:
         self.cache_path = str(folder())
 
     def _path(self, signature, codegen):
-        # Processor and operating system too: a home folder may be seen by several machines. The
-        # returned type makes no difference. Numba reads its settings from the environment again
-        # before it compiles.
+        # The name depends on processor and operating system, as several machines may share a home
+        # folder, and not on the returned type. Numba, too, reloads its settings from the
+        # environment before it compiles.
         config.reload_config()
         settings = [f"{name}={getattr(config, name, None)}" for name in SETTINGS]
         arguments = tuple(getattr(signature, "args", signature))
@@ -116,19 +116,19 @@ class Cache:
         return folder() / f"{self._stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.nbc"
 
     def load_overload(self, signature, target_context):
-        """The compiled function; None without a file, or if it is not what was written."""
-        # Loaded code needs the memory management, but not all that Numba imports for compilation.
+        """Return the compiled function; None if there is no file, or a damaged one."""
+        # Loaded code needs the memory management, but not the modules that compile.
         rtsys.initialize(target_context)
         try:
             content = self._path(signature, target_context.codegen()).read_bytes()
             if content[:DIGEST_BYTES] != _digest(content[DIGEST_BYTES:]):
                 return None
             return CompileResult._rebuild(target_context, *pickle.loads(content[DIGEST_BYTES:]))
-        except Exception:  # the file may not fit the installed packages; it is replaced
+        except Exception:  # written by other versions of packages; the file is replaced
             return None
 
     def save_overload(self, signature, compiled):
-        """Keep a compiled function for other processes, if the folder can be written."""
+        """Save a compiled function for other processes, if the folder can be written."""
         path = self._path(signature, compiled.codegen)
         temporary = path.with_suffix(f".{uuid.uuid4().hex}")
         try:
@@ -136,7 +136,7 @@ class Cache:
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary.write_bytes(_digest(content) + content)
             temporary.replace(path)
-        except Exception:  # whatever it is, the function has been compiled
+        except Exception:  # the function has been compiled, and is not saved
             pass
         finally:
             with suppress(OSError):

@@ -1,9 +1,8 @@
 """Functions that kernels call and that are emitted as LLVM instructions.
 
-An array at an address, a row of an array without the checks of a slice, the smaller of two numbers:
-each becomes a few instructions in its caller, where a function of Python would be compiled, and
-its types inferred, in every place that calls it. Where nothing is compiled, the Python bodies are
-called.
+Each function, such as an array at an address, a row of an array without the checks of a slice, or
+the smaller of two numbers, becomes a few instructions in its caller. A Python function would be
+compiled, and its types inferred, wherever it is called. Without compilation the Python bodies run.
 """
 
 import ctypes
@@ -17,7 +16,7 @@ from fastmf._jit.lazily import cgutils, ir, types
 
 
 def view(address, shape, like):
-    """The C-contiguous array at an address, of the type of the array `like`."""
+    """Return the C-contiguous array at an address, of the type of the array `like`."""
     if 0 in shape:  # there may be nothing at the address
         return np.empty(shape, like.dtype)
     kind = np.ctypeslib.as_ctypes_type(like.dtype)
@@ -37,9 +36,9 @@ def _view(typing_context, address, shape, like):
 
 
 def row(array, start, n):
-    """The `n` entries of a C-contiguous array, in the order of memory, from the indices `start` on.
+    """Return `n` consecutive entries in memory of a C-contiguous array, from `start` on.
 
-    Without the checks of a slice, which take longer to compile than the loops that follow.
+    There are no checks as of a slice, which take longer to compile than the loops that follow.
     """
     first = 0
     for index, size in zip(start, array.shape, strict=True):
@@ -81,12 +80,12 @@ def _of_two(function, predicate):
 
 
 def smaller(x, y):
-    """The smaller of two numbers; the second if they cannot be compared."""
+    """Return the smaller of two numbers; the second if one is NaN."""
     return x if x < y else y
 
 
 def larger(x, y):
-    """The larger of two numbers; the second if they cannot be compared."""
+    """Return the larger of two numbers; the second if one is NaN."""
     return x if x > y else y
 
 
@@ -95,7 +94,7 @@ _of_two(larger, ">")
 
 
 def fma(x, y, z):
-    """x * y + z, rounded once inside kernels."""
+    """Return x * y + z, rounded once inside kernels."""
     return x * y + z
 
 
@@ -111,12 +110,12 @@ def _fma(typing_context, x, y, z):
 
 
 def float_to_bits(x):
-    """The bits of a float as a signed integer of the same width."""
+    """Return the bits of a float as a signed integer of the same width."""
     return x.view(f"i{x.itemsize}")
 
 
 def bits_to_float(i):
-    """The float with these bits."""
+    """Return the float with these bits."""
     return i.view(f"f{i.itemsize}")
 
 

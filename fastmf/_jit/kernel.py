@@ -1,11 +1,10 @@
 """The interface to Numba: compiled kernels, calls by address, methods of unit priors.
 
-A `kernel` is compiled for the types of its arguments. What differs from one unit prior to another
-is not part of these types: a kernel calls a prior's functions by their addresses, which it finds in
-an array (`address_of`, `call`). So a solver is compiled once for each floating type, and a prior's
-functions, or the matrix product, once for all solvers. `unit` and `compile_methods` compile the
-methods of a NamedTuple of per-unit arrays (a unit prior), written once for NumPy arrays, for
-scalars.
+A `kernel` is compiled for the types of its arguments. These types do not depend on unit priors: a
+kernel calls a prior's functions by their addresses, which it reads from an array (`address_of`,
+`call`). So a solver is compiled once for each floating type, and a prior's functions, or the matrix
+product, once for all solvers. `unit` and `compile_methods` compile the methods of a NamedTuple of
+per-unit arrays (a unit prior), which are written once for NumPy arrays, for scalars.
 """
 
 import inspect
@@ -20,19 +19,19 @@ from fastmf._jit.lazily import activate, cgutils, ir, is_disabled, numba, types,
 
 
 def field(context, builder, type_, array, name):
-    """A field of an array of a Numba type; sizes and strides come as a list."""
+    """Return a field of an array of a Numba type; sizes and strides as a list."""
     value = context.data_model_manager[type_].get(builder, array, name)
     return value if name == "data" else cgutils.unpack_tuple(builder, value)
 
 
 def pointer_to_entry(context, builder, type_, array, indices):
-    """Pointer to an entry of an array, at indices that are LLVM integers and not negative."""
+    """Return a pointer to an entry of an array; indices are LLVM integers and not negative."""
     parts = (field(context, builder, type_, array, name) for name in ("data", "shape", "strides"))
     return cgutils.get_item_pointer2(context, builder, *parts, type_.layout, indices)
 
 
 def array_at(context, builder, type_, address, sizes):
-    """Emit a C-contiguous array of a Numba type at an address, of sizes that are LLVM integers."""
+    """Emit a C-contiguous array of a Numba type at an address; sizes are LLVM integers."""
     n_bytes = context.get_abi_sizeof(context.get_data_type(type_.dtype))
     item = cgutils.intp_t(n_bytes)
     strides, n_items = [item], sizes[0]
@@ -54,7 +53,7 @@ def array_at(context, builder, type_, address, sizes):
     return array
 
 
-# Sums may be reordered, which lets them vectorise; NaN and infinity keep their meaning.
+# Sums may be reordered, so that they are vectorised; NaN and infinity are treated as usual.
 REORDER = {"reassoc", "contract", "nsz", "arcp"}
 
 # Ways in which a kernel is called and compiled.
@@ -62,7 +61,7 @@ MODES = ("python", "inner", "inline", "merged", "by_address")
 
 
 def kernel(function=None, *, mode="python", fastmath=False, name="", views=False):
-    """Compile a kernel: no Python objects or lock, division as in NumPy, cached on disk."""
+    """Compile a kernel without Python objects or lock, with NumPy's division, cached on disk."""
     if function is None:
         options = {"mode": mode, "fastmath": fastmath, "name": name, "views": views}
         return lambda f: kernel(f, **options)
@@ -72,10 +71,10 @@ def kernel(function=None, *, mode="python", fastmath=False, name="", views=False
 
 
 class Kernel:
-    """A function that was built ahead for the types of its arguments, or is compiled for them.
+    """A function that is compiled for the types of its arguments, or was built ahead for them.
 
-    Numba sees the dispatcher, which is made, and Numba imported, when something is compiled.
-    Parameters as for `kernel`.
+    Numba is imported, and its dispatcher made, only when something is compiled. Parameters as for
+    `kernel`.
     """
 
     def __init__(self, function, mode, fastmath, name, views):
@@ -99,7 +98,7 @@ class Kernel:
         if attribute.startswith("__"):
             raise AttributeError(attribute)
         if attribute == "dispatcher":
-            # Of two threads that make one, both have the first.
+            # If two threads make a dispatcher, both use the first.
             return self.__dict__.setdefault("dispatcher", self._compile())
         return getattr(self.dispatcher, attribute)
 
@@ -139,10 +138,10 @@ with_numba(_see_kernels)
 
 
 def emitted(function):
-    """Decorator: code generator that replaces a Python function inside kernels, as an intrinsic.
+    """Decorator: let a code generator replace a Python function inside kernels, as an intrinsic.
 
-    An `overload` would be compiled as a separate function, with all that it calls, even if it is
-    always inlined.
+    An `overload` would be compiled as a separate function, with all functions that it calls, even
+    if it is always inlined.
     """
 
     def decorate(define):
@@ -159,10 +158,10 @@ def emitted(function):
 
 
 def compiled_from(function, **kind):
-    """Decorator: chooses, by the types of the arguments, what kernels compile for a function.
+    """Decorator: choose, by the types of the arguments, what kernels compile for a function.
 
-    Numba's `overload` would compile it once for each set of options of its callers, in each
-    process.
+    Numba's `overload` would compile the function once for each set of options of its callers, in
+    each process.
     """
 
     def register(choose):
@@ -190,7 +189,7 @@ def compiled_from(function, **kind):
 
 
 def compilable(function=None, **kind):
-    """Decorator: kernels compile the text of the function itself; options as `compiled_from`."""
+    """Decorator: let kernels compile the function itself; options as for `compiled_from`."""
     if function is None:
         return lambda f: compilable(f, **kind)
     compiled_from(function, **kind)(lambda *arguments: function)
@@ -198,7 +197,7 @@ def compilable(function=None, **kind):
 
 
 def _emitted_with_names(function, define):
-    """Register a code generator of any arguments; Numba reads the names of the function's."""
+    """Register a code generator; Numba reads the names of its arguments from the function."""
     context = inspect.Parameter("typing_context", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     arguments = inspect.signature(function).parameters.values()
     define.__signature__ = inspect.Signature([context, *arguments])
@@ -207,15 +206,15 @@ def _emitted_with_names(function, define):
 
 # --- calls by address -----------------------------------------------------------------------------
 
-# Python functions by the numbers that replace their addresses where nothing is compiled.
+# Without compilation: Python functions by the numbers that replace their addresses.
 _FUNCTIONS: dict[int, Callable] = {}
 
 
 @cache
 def address_of(function, *arguments):
-    """Address of a function of kernel(mode="by_address"), compiled for arguments of such types.
+    """Return the address of a kernel(mode="by_address"), compiled for arguments of these types.
 
-    Found once: llvmlite has a lock for it, which a fork waits for.
+    Addresses are cached, as llvmlite looks them up under a lock, for which a fork waits.
     """
     if is_disabled():
         _FUNCTIONS[id(function)] = function
@@ -230,12 +229,12 @@ def address_of(function, *arguments):
 
 
 def call(address, arguments):
-    """Call the function at an address, which returns nothing, with a tuple of arguments."""
+    """Call the function at an address, which has no result, with a tuple of arguments."""
     _FUNCTIONS[int(address)](*arguments)
 
 
 def _canonical(given):
-    """The type as which an argument is passed to a function that is called by its address."""
+    """Return the type as which an argument is passed to a function called by its address."""
     if isinstance(given, types.Array):
         wanted = given.copy(layout="C" if given.ndim == 1 else "A", readonly=False)
         if wanted.layout == "C" != given.layout:
@@ -245,7 +244,7 @@ def _canonical(given):
 
 
 def _emit_call(context, builder, address, given, values):
-    """Emit a call with values of the given Numba types."""
+    """Emit a call by address, with values of the given Numba types."""
     passed = [_canonical(type_) for type_ in given]
     values = [context.cast(builder, *item) for item in zip(values, given, passed, strict=True)]
     function = ir.FunctionType(
@@ -265,7 +264,7 @@ def _call(typing_context, address, arguments):
 
 
 def calls(entry=None, parameters=None):
-    """Decorator: in kernels, call the function at an address, with the same arguments."""
+    """Decorator: in kernels, call the function at the address in the first argument instead."""
 
     def decorate(function):
         def by_address(typing_context, table, *others):
@@ -293,7 +292,7 @@ def calls(entry=None, parameters=None):
 
 
 def unit(prior, i):
-    """One unit of a prior: the same NamedTuple, with the i-th entry of every array field."""
+    """Return one unit of a prior: the NamedTuple with the i-th entry of every array field."""
     return prior._make(f[i] if isinstance(f, np.ndarray) else f for f in prior)
 
 
@@ -333,8 +332,8 @@ def compile_methods(*names, of="tilt"):
             return inspect.unwrap(getattr(self.instance_class, name, None))
 
         hooks = {"tilt": of_tilt, "mean": of_mean, "tilt and number": of_number}
-        # Inlined, however long they are, so that loops over units are vectorised. Division is as in
-        # NumPy, and there is no wrapper for calls from C, which would take time to compile.
+        # Methods are inlined whatever their length, so that loops over units are vectorised.
+        # Division is as in NumPy; a wrapper for calls from C would only take time to compile.
         options = {"error_model": "numpy", "no_cfunc_wrapper": True, "forceinline": True}
         overload_method(types.BaseNamedTuple, name, jit_options=options)(hooks[of])
 

@@ -1,7 +1,7 @@
 """Numba and llvmlite, which are imported when code is first compiled.
 
-Kernels that were built ahead need neither. The names below stand in for modules: their attributes
-are looked up when they are used, as they are while Numba compiles.
+Kernels that were built ahead need neither. The names below stand in for modules, whose attributes
+are looked up only when they are used, while Numba compiles.
 """
 
 import os
@@ -39,7 +39,7 @@ def with_numba(register):
 
 
 def activate():
-    """Import Numba, and register all that waits for it."""
+    """Import Numba, and call the functions that `with_numba` has postponed."""
     global _active
     if _active and not _WAITING:
         return
@@ -51,7 +51,7 @@ def activate():
 
 
 def is_disabled():
-    """Whether Numba is told to compile nothing, by NUMBA_DISABLE_JIT."""
+    """Return whether NUMBA_DISABLE_JIT tells Numba to compile nothing."""
     if "numba" in sys.modules:
         return bool(numba.config.DISABLE_JIT)
     return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")

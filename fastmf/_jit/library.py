@@ -1,11 +1,11 @@
-"""Kernels that were built ahead, for each instruction set, in files of the installed package.
+"""Kernels that were built ahead for each instruction set, in files of the installed package.
 
-`scripts/build_library.py` writes them: shared libraries, and an index of the functions in each by
-name and types of arguments, with digests of the libraries and of the sources. A library is used if
-the processor has its instructions and both digests are right; other functions are compiled.
+`scripts/build_library.py` writes shared libraries, and an index of their functions by name and
+types of arguments, with digests of the libraries and of the sources. A library is used if the
+processor has its instructions and both digests are right; other functions are compiled.
 
-A function takes the address of its arguments, one word each (for an array the address of the
-NumPy object), and an address for its result.
+A function takes the address of its arguments, one word each (for an array the address of the NumPy
+object), and an address for its result.
 """
 
 import ctypes
@@ -24,18 +24,18 @@ import numpy as np
 from fastmf._jit.argument_types import TYPE_FLAGS, type_of
 
 FOLDER = Path(__file__).with_name("built")
-# Subpackages that compiled code can depend on, beside the modules of the package's own folder, and
-# modules of these on which none depends.
+# Subpackages that compiled code can depend on, besides the modules in the package's top folder, and
+# modules of these subpackages on which no compiled code depends.
 ROOMS = "_jit", "_threads", "priors", "kernels"
 NOT_COMPILED = "_jit/cache.py", "_jit/messages.py"
-# Digests are in hexadecimal digits.
+# Number of hexadecimal digits of a digest.
 DIGEST_DIGITS = len(hashlib.sha256().hexdigest())
-# Statuses of Numba's functions that have succeeded: with a result, and without one.
+# Statuses with which Numba's functions return: with a result, and with None.
 _SUCCESS = {0, -2}
 
 
 def _level():
-    """Instruction set of NUMBA_CPU_NAME, or of this processor; None without a library."""
+    """Return NUMBA_CPU_NAME, or the instruction set of this processor; None if not supported."""
     machine, named = platform.machine().lower(), os.environ.get("NUMBA_CPU_NAME")
     if machine in ("aarch64", "arm64"):
         return "aarch64"
@@ -56,14 +56,14 @@ LEVEL = _level()
 
 
 def sources(package):
-    """Paths of the sources that compiled code can depend on, by their names in the package."""
+    """Return the paths of sources that compiled code can depend on, by names in the package."""
     folders = [package.glob("*.py"), *((package / room).rglob("*.py") for room in ROOMS)]
     paths = {path.relative_to(package).as_posix(): path for paths in folders for path in paths}
     return {name: paths[name] for name in sorted(paths) if name not in NOT_COMPILED}
 
 
 def digest_of_sources(package=Path(__file__).parents[1]):
-    """Digest of all code that compiled code can depend on; None where it cannot be read."""
+    """Return a digest of all sources that compiled code can depend on; None if unreadable."""
     digest, paths = hashlib.sha256(), sources(package)
     try:
         for name, path in paths.items():
@@ -75,7 +75,7 @@ def digest_of_sources(package=Path(__file__).parents[1]):
 
 
 def key_of(kernel, types):
-    """Name of a kernel for these types in the index."""
+    """Return the name in the index of a kernel for these types."""
     parts = kernel.__module__, kernel.__qualname__.replace("<locals>.", ""), kernel.name
     return f"{'.'.join(filter(None, parts))}|{','.join(map(str, types))}"
 
@@ -84,7 +84,7 @@ def key_of(kernel, types):
 
 
 def flatten(values, leaves, kinds):
-    """Append what a function takes of arguments to `leaves`, and their types to `kinds`."""
+    """Append the numbers and array addresses of arguments to `leaves`, and types to `kinds`."""
     for value in values:
         kind = type(value)
         if isinstance(value, np.ndarray):
@@ -99,7 +99,7 @@ def flatten(values, leaves, kinds):
 
 
 def _formats(types):
-    """Formats of the words of arguments, for `struct`."""
+    """Yield the formats of the words of arguments, for `struct`."""
     for type_ in types:
         if isinstance(type_, str):
             yield {"float64": "d", "float32": "f4x"}.get(type_, "Q" if type_[0] == "u" else "q")
@@ -118,12 +118,12 @@ def _call(function, words, returned, is_tuple, leaves):
 
 
 class Library:
-    """The functions of a library for an instruction set; a ValueError if it cannot be used.
+    """The functions of a library for an instruction set.
 
     Raises
     ------
     ValueError
-        If it cannot be used.
+        If the library cannot be used.
     """
 
     def __init__(self, folder, level):
@@ -150,7 +150,7 @@ class Library:
         return self._functions.get(key_of(kernel, types))
 
     def entry(self, kernel, arguments):
-        """The function of a kernel for these arguments, called with their leaves, or None."""
+        """Return the function of a kernel that takes the leaves of these arguments, or None."""
         types = tuple(map(type_of, arguments))
         description = self._description(kernel, types)
         if description is None or description["entry"] is None:
@@ -162,7 +162,7 @@ class Library:
         return partial(_call, function, words, returned, description["is_tuple"])
 
     def address(self, kernel, types):
-        """Address of a kernel that kernels call, or None."""
+        """Return the address of a kernel that other kernels call, or None."""
         description = self._description(kernel, types)
         if description is None or description["address"] is None:
             return None
@@ -170,7 +170,7 @@ class Library:
 
 
 def _arrays_are_as_expected():
-    """Whether functions find data, sizes and strides where NumPy's objects have them."""
+    """Return whether NumPy's array objects have the memory layout that the functions expect."""
     array = np.arange(6.0).reshape(2, 3)[:, 1:]
     data, n_axes, shape, strides = struct.unpack("=qi4xqq", ctypes.string_at(id(array) + 16, 32))
     if sys.implementation.name != "cpython" or (data, n_axes) != (array.ctypes.data, 2):
@@ -181,9 +181,9 @@ def _arrays_are_as_expected():
 
 
 def _load():
-    """The library for this processor; None without one that fits, as the logger says.
+    """Return the library for this processor, or None; log a warning if it cannot be used.
 
-    The environment variable FASTMF_LIBRARY names another folder, or is 0 for none.
+    The environment variable FASTMF_LIBRARY is the path of another folder, or 0 for no library.
     """
     folder = Path(os.environ.get("FASTMF_LIBRARY") or FOLDER)
     if not (folder / "index.json").exists():

@@ -1,9 +1,9 @@
 """Messages to users about the compilation of kernels.
 
-Numba tells listeners when a function begins to be compiled and when that ends; code that it loads
-from a cache is not compiled. A message goes to stderr and, at level INFO, to the logger "fastmf".
-It is not printed if the environment variable FASTMF_QUIET is set (and not 0), nor if the level of
-that logger is above INFO.
+Numba notifies listeners of the start and the end of each compilation; loading of cached code is not
+compilation. A message goes to stderr and, at level INFO, to the logger "fastmf". It is not printed
+if the environment variable FASTMF_QUIET is set (and not 0), nor if the level of that logger is
+above INFO.
 """
 
 import logging
@@ -17,35 +17,35 @@ from fastmf._jit.lazily import with_numba
 LOGGER = logging.getLogger("fastmf")
 NUMBAS_LOGGER = logging.getLogger("numba")
 
-# Seconds of compilation after which a user is told, with the next kernel.
+# Seconds of compilation after which a message is printed, when the next kernel is compiled.
 SILENT_SECONDS = 1.0
 
 
 def to_stderr(text):
-    """Print a line to stderr, if there is one that takes it."""
+    """Print a line to stderr, if it exists and can be written."""
     with suppress(AttributeError, OSError, ValueError):  # None, a full disk, closed
         sys.stderr.write(f"{text}\n")  # print would take stdout in the place of None
         sys.stderr.flush()
 
 
 def is_quiet():
-    """Whether users want no messages on stderr."""
+    """Return whether messages on stderr are turned off."""
     by_level = LOGGER.level > logging.INFO  # 0 if it has not been set
     return by_level or os.environ.get("FASTMF_QUIET", "0") not in ("", "0")
 
 
 class _Watch:
-    """The kernels of this package that are being compiled, by one thread at a time.
+    """Listener that times the compilation of this package's kernels, by one thread at a time.
 
-    Meanwhile Numba does not write messages for its own developers to a root logger at level DEBUG:
-    some 40,000 lines for an estimator.
+    During compilation it silences Numba's debug messages, which a root logger at level DEBUG would
+    print: some 40,000 lines for an estimator.
     """
 
     def __init__(self):
         self.start_anew()
 
     def start_anew(self):
-        """Forget the compilation of other threads: in a forked process there are none."""
+        """Reset in a forked process, where no other thread compiles."""
         self._depth, self._since, self._seconds = 0, 0.0, 0.0
         self._told = self._silenced = False
 
@@ -55,7 +55,7 @@ class _Watch:
         now = time.monotonic()
         if not self._depth:
             self._since = now
-            if NUMBAS_LOGGER.level == logging.NOTSET:  # otherwise it is as the user wants it
+            if NUMBAS_LOGGER.level == logging.NOTSET:  # otherwise the user has set it
                 self._silenced = True
                 NUMBAS_LOGGER.setLevel(logging.WARNING)
         self._depth += 1
@@ -99,7 +99,7 @@ _WATCH = _Watch()
 
 
 def _listen():
-    """Register once and for all: Numba's list of listeners must not shrink in use."""
+    """Register once and never unregister: Numba's list of listeners must not shrink in use."""
     from numba.core import event
 
     methods = {name: staticmethod(getattr(_WATCH, name)) for name in ("on_start", "on_end")}

@@ -1,4 +1,4 @@
-"""Names of classes of units, under which code that is compiled for them is kept."""
+"""Names of classes of units, under which the code compiled for them is cached."""
 
 import hashlib
 import inspect
@@ -9,13 +9,13 @@ _STARTED = time.time()
 
 
 def name_of(class_):
-    """Name of a class and of its source, or None where compiled code of it cannot be kept.
+    """Return a name of a class and its source, or None if its code cannot be cached.
 
-    Numba identifies a class by its name, and would not notice an edit of its methods. A class that
-    another process cannot import (defined in a script or in a function) has no name: no process
-    would find the code again. Neither has a class whose file has changed since this process
-    started, as in a notebook: there would be old methods under the name of the new source. Modules
-    that the class's module imports are not part of the name.
+    Numba identifies a class by its name, and would not notice an edit of its methods. The result is
+    None for a class that other processes cannot import (defined in a script or in a function), as
+    none of them would use the code, and for a class whose file has changed since this process
+    started, as in a notebook: old methods would be cached under the name of the new source. The
+    name does not depend on modules that the class's module imports.
     """
     digest = hashlib.sha256()
     for base in class_.__mro__:
@@ -29,12 +29,12 @@ def name_of(class_):
 
 
 def _own(class_):
-    """Whether a class belongs to this package, whose sources name the folder."""
+    """Return whether a class belongs to this package: the cache's folder depends on its source."""
     return class_.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
 def _importable(class_):
-    """Whether other processes can import the class, from the same source as this process."""
+    """Return whether other processes can import the class from the source of this process."""
     if class_.__module__ == "__main__" or "<locals>" in class_.__qualname__:
         return False
     try:

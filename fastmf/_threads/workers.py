@@ -1,13 +1,13 @@
 """The pool of threads in which kernels run, and the number of threads of BLAS.
 
 Kernels release the interpreter's lock and take their work, a few rows at a time, from a shared
-queue. The calling thread works too, and does not wait for threads of the pool that have not yet
-started when the queue is empty. Numba's parallel loops wait at their end for every thread; with
+queue. The calling thread works, too, and when the queue is empty, it does not wait for threads of
+the pool that have not yet started. Numba's parallel loops wait at their end for every thread; with
 another busy process on two cores, that made two threads twice as slow as one.
 
-The main thread, in which Python runs the handlers of signals, does not run long kernels: it waits
-for the threads that do. When a handler raises, as Ctrl-C does, or a thread fails, the queue of the
-call is marked. Kernels look at it at each task, and at each sweep of a long task.
+The main thread, in which Python runs the handlers of signals, does not run long kernels, but waits
+for the threads that do. When a handler raises, as for Ctrl-C, or a thread fails, the queue of the
+call is marked as stopped. Kernels test this before each task, and in each sweep of a long task.
 """
 
 import math
@@ -33,11 +33,11 @@ OF_THIS_PROCESS = Path("/proc/self/cgroup")
 
 
 def n_cores():
-    """Cores that this process may use, at least one.
+    """Return the number of cores that this process may use, at least one.
 
-    No more than its affinity has (set by `taskset`, a scheduler or a cpuset), and no more
-    than its quota of time rounded up: beyond it, the kernel pauses all threads for a part of each
-    period, those with work included.
+    This is at most the number of cores in its affinity (set by `taskset`, a scheduler or a cpuset)
+    and at most its quota of time, rounded up: with more threads, the operating system would pause
+    all of them for a part of each period.
     """
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
@@ -50,7 +50,7 @@ def _quota_of_this_process():
 
 
 def quota(root, groups):
-    """Cores' worth of time that control groups leave to a process; infinite without a limit."""
+    """Return the quota of time that control groups allow a process, in cores; infinity if none."""
     line = next((line for line in _text(groups).splitlines() if line.startswith("0::")), "")
     group = root / line.removeprefix("0::").strip("/")
     folders = [group, *group.parents] if line else []
@@ -58,7 +58,7 @@ def quota(root, groups):
 
 
 def _limit(group):
-    """Cores' worth of time; infinite for "max" and text that is no number."""
+    """Return the quota of a control group, in cores; infinity for "max" and invalid text."""
     try:
         time, period = map(int, _text(group / "cpu.max").split())
         return time / period
@@ -67,22 +67,22 @@ def _limit(group):
 
 
 def _text(file):
-    """Text of a file; nothing if there is none, or it may not be read."""
+    """Return the text of a file; an empty string if it does not exist or cannot be read."""
     try:
         return file.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
 
 
-# Next task in the queue of a call that is to stop: more than any call has, and the product with the
-# number of rows of a task is an integer still.
+# Next task in the queue of a call that has to stop: larger than the number of tasks of any call,
+# but so small that products with the number of rows of a task do not overflow.
 STOPPED = 1 << 40
 
 next_task = fetch_and_increment
 
 
 def stopped(queue):
-    """Whether a call is to stop, as its queue says."""
+    """Return whether the queue of a call is marked as stopped."""
     return queue[0] >= STOPPED
 
 
@@ -97,7 +97,7 @@ def _stopped(typing_context, queue):
 
 
 def stop(kernel, arguments):
-    """Stop all threads that are in a kernel with these arguments."""
+    """Stop all threads that run a kernel with these arguments."""
     code = getattr(kernel, "py_func", kernel).__code__
     for name, value in zip(code.co_varnames, arguments, strict=False):
         if name in ("queue", "work"):
@@ -105,20 +105,20 @@ def stop(kernel, arguments):
             queue[0] = STOPPED
 
 
-# Multiplications of a call that is worth several threads, and of one in which a user who presses
-# Ctrl-C would have to wait: 1 ms and 0.1 s without vectors.
+# Smallest numbers of multiplications of a call that is worth several threads (1 ms without
+# vectors), and of a long call, in which a user would have to wait after Ctrl-C (0.1 s).
 SHARED_WORK, LONG_WORK = 10**6, 10**8
-# Multiply-adds of vectors that cost as much as one of scalars.
+# Multiplications in vectorised code that take as long as one without vectors.
 VECTOR_SPEED = 16
-# Rows that BLAS multiplies at a time, at least: it packs the right operand anew each time.
+# Smallest number of rows in a call of BLAS, which packs the right operand in each call.
 MIN_PRODUCT_ROWS = 128
 
 
 class computed_once:
     """A property that is computed at its first use, and cached.
 
-    In Python 3.11 `functools.cached_property` computes under one lock for all objects: other
-    threads wait for it, and a child process that is forked meanwhile waits for ever.
+    In Python 3.11 `functools.cached_property` computes under one lock for all objects, for which
+    other threads wait, and a child process that is forked during the computation waits for ever.
     """
 
     def __init__(self, compute):
@@ -135,29 +135,29 @@ class computed_once:
         return value
 
 
-# Whether this thread makes a call of the pool: `is_worker`.
+# The attribute `is_worker` says whether this thread makes a call of the pool.
 _thread = threading.local()
 
 
 class _Call(NamedTuple):
-    """A call for another thread, which the caller may take back until it begins."""
+    """A call for another thread, which the caller may cancel until it begins."""
 
     function: Callable
     arguments: tuple
-    begun: threading.Lock  # taken by the thread that begins the call, or that takes it back
+    begun: threading.Lock  # taken by the thread that begins or cancels the call
     running: threading.Lock  # taken until the call has ended
     errors: list
 
 
 class _Threads:
-    """Threads that take calls from a queue, started when they are needed."""
+    """Threads that make calls from a queue, and are started when they are needed."""
 
     def __init__(self, name, most):
         self.name, self.most, self.calls, self.n_started = name, most, SimpleQueue(), 0
 
     def submit(self, function, arguments, n_threads):
-        """Queue a call for one of this number of threads; RuntimeError if none can run."""
-        if sys.is_finalizing():  # threads have stopped for good, and would be waited for
+        """Queue a call for `n_threads` threads; raise a RuntimeError if no thread can run."""
+        if sys.is_finalizing():  # threads have stopped, and the caller would wait for ever
             raise RuntimeError("the interpreter ends.")
         if self.n_started < n_threads:
             threading.Thread(target=self._work, name=self.name, daemon=True).start()
@@ -168,7 +168,7 @@ class _Threads:
         return call
 
     def _work(self):
-        """Make calls for ever, as a worker."""
+        """Make calls from the queue for ever, as a worker."""
         _thread.is_worker = True
         while True:
             call = self.calls.get()
@@ -184,23 +184,22 @@ class _Threads:
 class Pool:
     """The threads of a process in which kernels run, started when they are needed.
 
-    The calling thread works, too, and takes back the calls that no helper has begun when its own
-    ends.
+    The calling thread works, too, and at its end cancels the calls that no other thread has begun.
     """
 
     def __init__(self):
         self.start_anew()
 
     def start_anew(self):
-        """Have no threads, as in a forked child process, where only the forking one lives."""
+        """Start without threads, also in a forked child process, which has only one."""
         self._helpers = _Threads("fastmf", os.cpu_count() or 1)
         self._stand_in = _Threads("fastmf-main", 1)
 
     def run(self, function, arguments, n_threads, stop=lambda: None, is_long=False):
-        """Call a function in this thread and up to `n_threads` - 1 others, until all have ended.
+        """Call a function in this thread and up to `n_threads` - 1 others, and wait for the end.
 
-        If the call is long, the main thread has another thread stand in for it, and waits:
-        meanwhile Python runs the handlers of signals. Calls within the function start no threads.
+        If the call is long, another thread makes it in place of the main thread, which waits, so
+        that Python can run the handlers of signals. Calls within the function start no threads.
         """
         nested, _thread.is_worker = getattr(_thread, "is_worker", False), True
         n_helpers, calls, errors = min(n_threads - 1, self._helpers.most), [], []
@@ -209,7 +208,7 @@ class Pool:
             for threads in [self._helpers] * n_helpers + ([self._stand_in] if waits else []):
                 try:
                     calls.append(threads.submit(function, arguments, max(n_helpers, 1)))
-                except RuntimeError:  # this thread makes the call alone
+                except RuntimeError:  # no other thread can run
                     waits = False
             if waits:
                 with calls[-1].running:
@@ -219,8 +218,8 @@ class Pool:
         except BaseException as error:
             errors.append(error)
             stop()
-        # The arguments may hold addresses of memory that the caller frees when this returns: an
-        # exception that the handler of a signal raises waits, too.
+        # The arguments may have addresses of memory that the caller frees after this method: also
+        # after an exception, as from the handler of a signal, wait for all threads.
         begun = [call for call in calls if not call.begun.acquire(blocking=False)]
         while begun:
             try:
@@ -236,7 +235,7 @@ class Pool:
 
 
 class _BLAS:
-    """Number of active blocks that need one thread of BLAS, and the setting before the first."""
+    """Counter of the active blocks that need one BLAS thread, and the setting before them."""
 
     def __init__(self):
         self._start()
@@ -260,14 +259,14 @@ class _BLAS:
                 self._restore()
 
     def hold(self):
-        """Let no thread change the number until `release`.
+        """Let no thread change the number of BLAS threads until `release`, during a fork.
 
-        threadpoolctl has a lock of its own, which a child that is forked meanwhile waits for.
+        Otherwise a child process might wait for ever for a lock of threadpoolctl.
         """
         self.lock.acquire()
 
     def release(self):
-        """Let threads change the number again."""
+        """Let threads change the number of BLAS threads again."""
         self.lock.release()
 
     def forget(self):
@@ -283,7 +282,7 @@ class _BLAS:
 
 @cache
 def _libraries():
-    """The libraries with threads in this process; None without threadpoolctl."""
+    """Return a controller of the libraries with threads; None without threadpoolctl."""
     try:
         from threadpoolctl import ThreadpoolController
     except ImportError:
@@ -295,9 +294,8 @@ def _libraries():
 def _in_control():
     """Let this thread set the number of threads of OpenBLAS.
 
-    From threadpoolctl 3.8 on, the first thread that sets it owns it, and for others that does
-    nothing. Here blocks of all threads are counted together, and the last one may be left by
-    another thread.
+    Since threadpoolctl 3.8, only the first thread that sets the number can change it again. Here
+    blocks of all threads are counted together, and another thread may leave the last block.
     """
     import threadpoolctl
 
@@ -324,11 +322,11 @@ if hasattr(os, "register_at_fork"):
 def one_blas_thread(order=0):
     """Limit BLAS to a single thread in a block where small products and kernels alternate.
 
-    After each product the threads of BLAS spin for a while, on cores that the next kernel needs,
-    and on a busy machine each product waits for all of them. Without threadpoolctl, a dependency
-    of scikit-learn, nothing is changed, and neither is it where the factorisation of a matrix of
-    this order is long. The whole process has one setting: of overlapping blocks the first one saves
-    it, and the last one restores it.
+    After each product the threads of BLAS spin for a while on cores that the next kernel needs, and
+    on a busy machine each product waits for all of them. There is no limit without threadpoolctl, a
+    dependency of scikit-learn, nor if the factorisation of a matrix of this order takes long. The
+    setting holds for the whole process: of overlapping blocks, the first one saves the previous
+    setting, and the last one restores it.
     """
     if order**3 / 3 >= LONG_WORK or _libraries() is None:
         yield
@@ -341,16 +339,16 @@ def one_blas_thread(order=0):
 
 
 class ThreadCount(int):
-    """Number of threads for a call, and the multiplications that it may take."""
+    """Number of threads for a call, with `work`, the number of multiplications of the call."""
 
     work = 0
 
 
 def workers_for(n_tasks, work, n_threads=None, n_sweeps=1):
-    """`ThreadCount` of a call with this number of tasks; one thread within another call.
+    """Return the `ThreadCount` of a call with this number of tasks; one thread within a call.
 
-    So the user's limit `n_threads` holds for the calls that a solve consists of, too. `work` is the
-    number of multiplications of one sweep.
+    So the user's limit `n_threads` also holds for the calls within a solve. `work` is the number of
+    multiplications of one sweep.
     """
     if work < SHARED_WORK or getattr(_thread, "is_worker", False):
         n_threads = 1
@@ -364,8 +362,8 @@ def workers_for(n_tasks, work, n_threads=None, n_sweeps=1):
 def in_parallel(kernel, arguments, n_workers):
     """Call `kernel(*arguments)` in several threads at once, and wait until the work is done.
 
-    The main thread waits for another to make a long call, so that Python can run the handlers of
-    signals. A short call, such as a call of a step of learning, it makes itself.
+    Another thread makes a long call in place of the main thread, so that Python can run the
+    handlers of signals. The main thread makes short calls, such as those of a step of learning.
     """
     is_long = getattr(n_workers, "work", 0) >= LONG_WORK
     _pool.run(kernel, arguments, n_workers, partial(stop, kernel, arguments), is_long)
@@ -408,18 +406,18 @@ def matrix_product(a, b, n_threads=None):
 
 
 def default_threads():
-    """Number of threads where none is given.
+    """Return the default number of threads.
 
-    Numba's, if the environment variable NUMBA_NUM_THREADS or `numba.set_num_threads` has set it;
-    otherwise no more than affinity and the container's quota leave to this process.
+    This is Numba's number if NUMBA_NUM_THREADS or `numba.set_num_threads` has set it, otherwise the
+    number of cores that the affinity and the quota of this process allow.
     """
     chosen = os.environ.get("NUMBA_NUM_THREADS", "").strip()
     if "numba" in sys.modules:
         import numba
         from numba.np.ufunc import parallel
 
-        # Numba's own threads, which none of this package's code uses, are not started for this;
-        # before they are, nobody can have set their number.
+        # Do not start Numba's threads, which this package does not use: before they are started,
+        # nobody can have set their number.
         started = getattr(parallel, "_is_initialized", False)
         numbas = numba.get_num_threads() if started else numba.config.NUMBA_NUM_THREADS
         if chosen or numbas != numba.config.NUMBA_NUM_THREADS:
