@@ -1,8 +1,8 @@
 """Special functions of NumPy arrays and, inside kernels, of scalars.
 
-Each function is an ordinary NumPy function; an overload of the same name gives kernels a version
-that LLVM can vectorise: Numba has no vector mathematics library, and a call to the scalar one costs
-five times as much as the polynomial below. No function overflows or returns NaN for finite input.
+Each function is an ordinary NumPy function; in kernels it is replaced by a version that LLVM can
+vectorise: Numba has no vector mathematics library, and a call to the scalar one costs five times as
+much as the polynomial below. No function overflows or returns NaN for finite input.
 """
 
 import math
@@ -60,7 +60,7 @@ EXPONENTIALS = {
 
 
 def where(condition, x, y):
-    """`x` where the condition holds and `y` elsewhere, without a branch."""
+    """Return `x` where the condition holds and `y` elsewhere, without a branch."""
     return np.where(condition, x, y)
 
 
@@ -75,7 +75,7 @@ def _where(typing_context, condition, x, y):
 
 
 def constant(value, like):
-    """`value` in the precision of `like`: Numba would make `0.5 * x` a float64 for a float32 x."""
+    """Convert `value` to the type of `like`: in Numba 0.5 times a float32 would be a float64."""
     return value
 
 
@@ -85,7 +85,7 @@ def _constant(typing_context, value, like):
 
 
 def _converted(wanted, value, *others):
-    """An intrinsic that converts a number to another type."""
+    """Return an intrinsic that converts a number to another type."""
     given = types.unliteral(value)
 
     def generate(context, builder, signature, values):
@@ -96,12 +96,12 @@ def _converted(wanted, value, *others):
 
 @compilable
 def clip(x, lower, upper):
-    """The number of [lower, upper] nearest to `x`."""
+    """Return the number in [lower, upper] nearest to `x`."""
     return where(x < lower, lower, where(x > upper, upper, x))
 
 
 def widen(x):
-    """`x` in double precision."""
+    """Convert `x` to double precision."""
     return np.asarray(x, dtype=np.float64)
 
 
@@ -111,7 +111,7 @@ def _widen(typing_context, x):
 
 
 def narrow(x, like):
-    """`x` in the precision of `like`; infinite where it overflows there."""
+    """Convert `x` to the precision of `like`; the result is infinite where it overflows."""
     with np.errstate(over="ignore"):
         return np.asarray(x).astype(like.dtype)
 
@@ -123,14 +123,14 @@ def _narrow(typing_context, x, like):
 
 @compilable
 def two_sum(x, y):
-    """x + y rounded, and the rounding error: their sum is x + y exactly (Knuth)."""
+    """Return x + y rounded, and the rounding error: their sum is x + y exactly (Knuth)."""
     total = x + y
     x_part = total - y
     return total, (x - x_part) + (y - (total - x_part))
 
 
 def two_product(x, y):
-    """x * y rounded, and the rounding error: their sum is x * y exactly (Dekker)."""
+    """Return x * y rounded, and the rounding error: their sum is x * y exactly (Dekker)."""
 
     def split(z):
         high = 134217729.0 * z
@@ -152,7 +152,7 @@ def _two_product(x, y):
 
 
 def exp(x):
-    """Exponential, of arguments clipped to the range of the floating-point type."""
+    """Return the exponential, with arguments clipped to the range of the floating-point type."""
     x = np.asarray(x)
     constants = EXPONENTIALS.get(x.dtype.type, EXPONENTIALS[np.float64])
     return np.exp(np.minimum(np.maximum(x, constants.low), constants.high))
@@ -197,15 +197,15 @@ def _exp(x):
 
 
 def exp2_of_product(x, y):
-    """2 to the power x y, between -140 and 140: cheaper than `exp`."""
+    """Return 2 to the power x y, where |x y| <= 140: cheaper than `exp`."""
     return np.exp2(x * y)
 
 
 @compiled_from(exp2_of_product)
 def _exp2_of_product(x, y):
     magic = 1.5 * 2.0**52
-    # Interpolation at Chebyshev's points: error 2e-15 on [-1/2, 1/2], with two terms fewer than the
-    # Taylor series needs for it.
+    # Interpolation at Chebyshev points: error 2e-15 on [-1/2, 1/2], with two terms fewer than a
+    # Taylor series of the same accuracy.
     interpolation = np.polynomial.Chebyshev.interpolate(np.exp2, 10, domain=[-0.5, 0.5])
     coefficients = interpolation.convert(kind=np.polynomial.Polynomial).coef
     c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10 = (float(c) for c in coefficients)
@@ -213,7 +213,7 @@ def _exp2_of_product(x, y):
     def double(x, y):
         x, y = float(x), float(y)
         t = fma(x, y, magic)
-        # 2^n and 2^r; without a fused operation, reordering of sums would cancel r.
+        # 2^n and 2^r; without a fused operation, sums could be reordered so that r is lost.
         r = fma(x, y, magic - t)
         p = fma(fma(fma(c10, r, c9), r, c8), r, c7)
         p = fma(fma(fma(fma(p, r, c6), r, c5), r, c4), r, c3)
@@ -225,7 +225,7 @@ def _exp2_of_product(x, y):
 
 
 def exp_of_small(x):
-    """Exponential of a number between -100 and 100: cheaper than `exp`."""
+    """Return the exponential of a number between -100 and 100: cheaper than `exp`."""
     return np.exp(x)
 
 
@@ -235,7 +235,7 @@ def _exp_of_small(x):
 
 
 def log(x):
-    """Natural logarithm of a positive number."""
+    """Return the natural logarithm of a positive number."""
     return np.log(x)
 
 
@@ -245,7 +245,7 @@ def _log(x):
 
 
 def log1p(x):
-    """log(1 + x) for x > -1."""
+    """Return log(1 + x) for x > -1."""
     return np.log1p(x)
 
 
@@ -255,14 +255,14 @@ def _log1p(x):
 
 
 def _artanh_coefficients(degree, largest):
-    """Polynomial in z with artanh(s) = s + s z p(z) / 2 for z = s^2 from 0 to `largest`."""
+    """Return a polynomial p with artanh(s) = s + s z p(z) / 2 for z = s^2 from 0 to `largest`."""
     series = np.polynomial.Polynomial([2 / (2 * k + 3) for k in range(20)])
     interpolation = np.polynomial.Chebyshev.interpolate(series, degree, domain=[0, largest])
     return interpolation.convert(kind=np.polynomial.Polynomial).coef
 
 
 def log1p_of_fraction(x):
-    """log(1 + x) for x in [0, 1]: cheaper than `log1p`."""
+    """Return log(1 + x) for x in [0, 1]: cheaper than `log1p`."""
     return np.log1p(x)
 
 
@@ -295,12 +295,12 @@ def _log1p_of_fraction(x):
     return double
 
 
-# The functions below are their own compiled versions: the same text for arrays and scalars.
+# The functions below are compiled from their source: the same code for arrays and scalars.
 
 
 @compilable
 def sigmoid_pair(t):
-    """sigmoid(t) and sigmoid(-t), each to full relative precision, from one exponential."""
+    """Return sigmoid(t) and sigmoid(-t), to full relative precision, from one exponential."""
     e = exp(-abs(t))
     one = constant(1.0, t)
     large = one / (one + e)
@@ -310,18 +310,18 @@ def sigmoid_pair(t):
 
 @compilable
 def sigmoid(t):
-    """1 / (1 + exp(-t))."""
+    """Return 1 / (1 + exp(-t))."""
     return sigmoid_pair(t)[0]
 
 
 @compilable
 def softplus(t):
-    """log(1 + exp(t))."""
+    """Return log(1 + exp(t))."""
     return where(t > 0, t, constant(0.0, t)) + log1p_of_fraction(exp(-abs(t)))
 
 
 def log_of_normal(x):
-    """Natural logarithm of a positive float64 that is neither subnormal nor infinite.
+    """Return the natural logarithm of a positive float64, neither subnormal nor infinite.
 
     Unlike `log` it vectorises.
     """
@@ -352,13 +352,13 @@ def _log_of_normal(x):
 
 @compilable
 def log_2_cosh(t):
-    """log(2 cosh(t))."""
+    """Return log(2 cosh(t))."""
     return abs(t) + log1p_of_fraction(exp(constant(-2.0, t) * abs(t)))
 
 
 @compilable
 def log_cosh(t):
-    """log(cosh(t))."""
+    """Return log(cosh(t))."""
     return log_2_cosh(t) - constant(LN2, t)
 
 
@@ -400,16 +400,16 @@ _FAR = (
         0.59983220655588793769, 1.0,
     ),
 )  # fmt: skip
-# Random numbers are multiples of 2^-53; nearer to the ends quantiles would be infinite.
+# Random numbers are multiples of 2^-53; probabilities are clipped so that quantiles are finite.
 _LEAST = 2.0**-54
 
 
 def normal_quantile(p):
-    """The standard normal quantile of a float64 probability, clipped to [2^-54, 1 - 2^-53]."""
+    """Return the standard normal quantile of a probability, clipped to [2^-54, 1 - 2^-53]."""
     return scipy.special.ndtri(np.clip(p, _LEAST, 1 - 2 * _LEAST))
 
 
-# Too long to be inlined by itself, without which loops would not be vectorised.
+# Inlining is forced, as LLVM would not inline so long a function, nor vectorise loops with it.
 @compiled_from(normal_quantile, mode="inline")
 def _normal_quantile(p):
     def polynomials(coefficients):

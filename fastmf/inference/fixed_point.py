@@ -99,9 +99,9 @@ class FixedPoint:
     Near a fixed point the log-partition changes by terms of second order. For a unit whose mean and
     variance change by dm and dv these are dm^2 / v and (a dv)^2, and neither may exceed `tol`: so
     the log-partition is accurate to about `tol` nats a unit even where all values are far below 1.
-    Changes of a mean by 4 units in the last place of the largest mean, or variance up to 1, and of
-    a variance by 16 of its own or of 1, count as rounding errors, whatever `tol` is: in float32
-    about 5e-7 and 2e-6.
+    Changes of means by 4 units in the last place of the largest mean (or variance up to 1), and
+    changes of a variance by 16 units in the last place of 1 or of the variance, if larger, count as
+    rounding errors, whatever `tol` is: in float32 about 5e-7 and 2e-6.
 
     Examples
     --------
