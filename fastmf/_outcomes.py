@@ -1,28 +1,28 @@
-"""How the solution of one row ends, with messages for users; numbers of kernels and their twins.
+"""Outcomes of solves with their messages, and constants that kernels share with their twins.
 
-One set for all solvers. Kernels compile the numbers in, hence this file is at the root of the
-package, where the fingerprint of the cache sees every change.
+All solvers use the same outcomes. The numbers are compiled into kernels, so that this file is at
+the root of the package, where the fingerprint of the cache depends on it.
 """
 
 import numpy as np
 
-# While a row is iterated. CONFIRMING: the next sweep is undamped and decides on convergence.
+# Status of a row during iteration. CONFIRMING: an undamped sweep, which decides on convergence.
 CONFIRMING, RUNNING = range(-1, 1)
-# How a row may end.
+# Status of a row at the end of iteration.
 CONVERGED, OUT_OF_ITERATIONS, CYCLING, DIVERGED = range(1, 5)
-# How it may end in expectation propagation, and on graphs with forbidden pairs of states.
+# Further outcomes in expectation propagation, and on graphs with forbidden pairs of states.
 IMPROPER, BOUNDED, STALLED, LOST, INFEASIBLE = range(5, 10)
 
 # Oscillations are detected from the residuals of windows of this many sweeps. Rows of belief
 # propagation that have no new smallest residual in a window are damped more.
 WINDOW_SWEEPS = 16
-# Damping is raised 0, 1/2, 3/4, ... up to this.
+# Limit of the damping, which increases as 0, 1/2, 3/4, ...
 MAX_DAMPING = 0.97
-# Limit of the momentum of an accelerated row, while consecutive steps point the same way; sweeps
-# after which rows are accelerated at larger residuals.
+# Limit of the momentum of an accelerated row, while consecutive steps have similar directions; and
+# number of sweeps after which rows with larger residuals are accelerated, too.
 MAX_MOMENTUM, LATE_SWEEPS = 0.9, 100
-# Changes of a mean, relative to the largest one, and of a variance that are rounding errors, in
-# units of the resolution of the floating type; they may grow by STEEPNESS in a sweep that confirms.
+# Largest rounding errors of a mean, relative to the largest mean, and of a variance, in units of
+# machine epsilon. A confirming sweep may enlarge them by a factor of STEEPNESS.
 MEAN_ROUNDING, VAR_ROUNDING, STEEPNESS = 4, 16, 16
 # A variance whose inverse is finite in any floating type.
 SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
@@ -39,16 +39,16 @@ BLOCK_UNITS = 256
 # Smallest factor of `BPRecord.limit` after an undamped sweep that has changed too much, and of all
 # such sweeps together.
 MIN_LIMIT_FACTOR, MIN_LIMIT = 1 / 64, 1e-4
-# A gain below this fraction of the terms it is the difference of may be rounding, and would recur.
+# Smaller gains, relative to the terms of the difference, may be rounding errors that recur.
 GAIN_TOLERANCE = 1e-11
 # Rounds of local search over all units: rounding errors of couplings of many orders of magnitude
 # may exceed the tolerance.
 MAX_ROUNDS = 1000
-# Random numbers by which each annealed row begins after the one before.
+# Offset between the random numbers of consecutive annealed rows.
 LOG_STRIDE = 7919
 # Logarithm of the rounding error of probabilities in float64.
 LOG_EPSILON = float(np.log(np.finfo(np.float64).eps))
-# Forests of one move: in dense graphs, where forests have few units, not all are moved.
+# Largest number of forests in one move: in dense graphs forests have few units, and not all move.
 MAX_FORESTS = 32
 
 # --- pseudo-likelihood ----------------------------------------------------------------------------
@@ -77,10 +77,10 @@ MESSAGES = {
 
 
 def is_converged(status):
-    """Whether a row, or each of an array of rows, ended at a fixed point."""
+    """Return whether a row, or each of an array of rows, ended at a fixed point."""
     return status == CONVERGED
 
 
 def messages_of(status):
-    """The message of every row, as an array of str."""
+    """Return the message of every row, as an array of str."""
     return np.array([MESSAGES[int(code)] for code in status])

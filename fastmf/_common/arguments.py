@@ -1,4 +1,4 @@
-"""Checks of what users pass to solvers."""
+"""Checks of arguments that users pass to solvers."""
 
 import os
 from collections.abc import Hashable
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def number(name, value, low, high, *, below=False):
-    """`value` as a float in [low, high], or in [low, high) if `below`."""
+    """Check that `value` is in [low, high], or in [low, high) if `below`, and return a float."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}.")
     try:
@@ -26,7 +26,7 @@ def number(name, value, low, high, *, below=False):
 
 
 def doubles(name, value):
-    """`value` as an array of float64; ValueError if an integer is too large for it."""
+    """Convert `value` to an array of float64; raise a ValueError if an integer is too large."""
     try:
         return np.asarray(value, np.float64)
     except OverflowError:
@@ -34,14 +34,14 @@ def doubles(name, value):
 
 
 def proper_fraction(name, value):
-    """`value` as a float between 0 and 1, which it is not."""
+    """Check that `value` is strictly between 0 and 1, and return a float."""
     if not 0 < number(name, value, 0, 1) < 1:
         raise ValueError(f"{name} must be between 0 and 1, got {value:g}.")
     return float(value)
 
 
 def positive(name, value, below=np.inf):
-    """`value` as a float between 0 and a number, which it is not."""
+    """Check that `value` is positive and less than `below`, and return a float."""
     if not 0 < number(name, value, -np.inf, np.inf) < below:
         limit = "finite" if below == np.inf else f"below {below:g}"
         raise ValueError(f"{name} must be positive and {limit}, got {value:g}.")
@@ -49,10 +49,10 @@ def positive(name, value, below=np.inf):
 
 
 def count(name, value, low=1, *, optional=False):
-    """`value` as an integer of at least `low`; None stays None if `optional`."""
+    """Check that `value` is an integer of at least `low`; None stays None if `optional`."""
     if value is None and optional:
         return None
-    if type(value) is int and low <= value < 2**63:  # for most, so that small solves are quick
+    if type(value) is int and low <= value < 2**63:  # the usual case, fast for small solves
         return value
     if isinstance(value, bool) or not isinstance(value, Integral | np.integer):
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}.")
@@ -64,14 +64,14 @@ def count(name, value, low=1, *, optional=False):
 
 
 def flag(name, value):
-    """`value` as True or False, also given as 1 or 0."""
+    """Check that `value` is True or False, or 1 or 0, and return a bool."""
     if isinstance(value, bool | np.bool_ | Integral) and value in (0, 1):
         return bool(value)
     raise TypeError(f"{name} must be True or False, got {value!r:.60}.")
 
 
 def file_path(name, value):
-    """`value` as a path, provided that it can be the name of a file."""
+    """Check that `value` can be the name of a file, and return a path."""
     if not isinstance(value, str | os.PathLike):
         raise TypeError(f"{name} must be a str or a path, got {type(value).__name__}.")
     try:
@@ -85,9 +85,9 @@ def file_path(name, value):
 
 
 def one_of(name, value, choices):
-    """The one among the choices that `value` equals."""
+    """Check that `value` equals one of the choices, and return it."""
     if isinstance(value, Hashable):
-        # An absent value is a ValueError; pandas' NA, which compares with nothing, a TypeError.
+        # Absent values raise a ValueError; pandas' NA, which has no truth value, a TypeError.
         try:
             return choices[choices.index(value)]
         except (TypeError, ValueError):
@@ -97,7 +97,7 @@ def one_of(name, value, choices):
 
 
 def per_layer(name, value, sizes):
-    """A list of one entry per layer: a single array speaks of the first layer."""
+    """Return a list of one entry per layer; a single array is for the first layer."""
     if value is None:
         return [None] * len(sizes)
     if not isinstance(value, tuple):
@@ -111,7 +111,7 @@ def per_layer(name, value, sizes):
 
 
 def real_array(name, value, *, missing=False):
-    """`value` as an array of real numbers or booleans."""
+    """Convert `value` to an array of real numbers or booleans."""
     if np.ma.isMaskedArray(value):
         value = unmasked(name, value, missing=missing)
     try:
@@ -127,7 +127,7 @@ def real_array(name, value, *, missing=False):
 
 
 def unmasked(name, array, *, missing=False):
-    """A masked array as an ordinary one, with NaN for masked entries if `missing` allows them."""
+    """Convert a masked array to an ordinary one, with NaN for masked entries if `missing`."""
     mask = np.ma.getmaskarray(array)
     if not mask.any():
         return np.asarray(array.data)
@@ -143,7 +143,7 @@ def unmasked(name, array, *, missing=False):
 
 
 def row_weights(value, n_rows, name="sample_weight"):
-    """Weights of rows as a float64 array of shape (n_rows,), or None if none are given."""
+    """Check weights of rows, and return a float64 array of shape (n_rows,), or None if None."""
     if value is None:
         return None
     weights = real_array(name, value).astype(np.float64)
@@ -169,7 +169,7 @@ def row_weights(value, n_rows, name="sample_weight"):
 
 
 def rows(name, value, n_units, dtype, *, missing=False):
-    """`value` as an array (n_units,) or (n_rows, n_units) of `dtype`, finite unless `missing`."""
+    """Convert to an array (n_units,) or (n_rows, n_units) of `dtype`; `missing` allows NaN."""
     if value is None:
         return None
     array = real_array(name, value, missing=missing)
@@ -184,7 +184,7 @@ def rows(name, value, n_units, dtype, *, missing=False):
             f"{name} must have numbers where values are given and NaN elsewhere, got booleans: "
             f"give numpy.where(mask, values, nan), or {name}.astype(float) if they are values."
         )
-    with np.errstate(over="ignore"):  # what is too large for the type is told below
+    with np.errstate(over="ignore"):  # values that overflow are refused below
         array = array.astype(dtype, copy=False)
     if np.isinf(array).any() if missing else not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite, got NaN or infinity in {array.dtype}.")
@@ -192,7 +192,7 @@ def rows(name, value, n_units, dtype, *, missing=False):
 
 
 def common_rows(named_arrays):
-    """Number of rows that all arrays share; None if none of them has rows."""
+    """Return the number of rows that all arrays share; None if no array has rows."""
     n_rows = {name: len(a) for name, a in named_arrays if a is not None and a.ndim == 2}
     lengths = {n for n in n_rows.values() if n != 1}
     if len(lengths) > 1:
@@ -202,7 +202,7 @@ def common_rows(named_arrays):
 
 
 def iteration(damping, tol, max_iter, n_threads):
-    """Checked options that every iteration has."""
+    """Check the options that all iterative solvers have, and return them."""
     if damping is not None:
         damping = number("damping", damping, 0, 1, below=True)
     tol = number("tol", tol, 0, np.inf)
@@ -212,7 +212,7 @@ def iteration(damping, tol, max_iter, n_threads):
 
 
 def generator(rng, *, optional=False):
-    """The generator of random numbers; None gives one with a seed of its own if `optional`."""
+    """Return a generator from a generator or seed; from a random seed if None and `optional`."""
     if rng is None and not optional:
         raise ValueError("random starts need rng, a numpy.random.Generator or a seed.")
     try:

@@ -1,4 +1,4 @@
-"""Modules that another package imports without need, left out until they are used."""
+"""Deferred import of modules that another package imports without need."""
 
 import sys
 from contextlib import contextmanager
@@ -18,8 +18,8 @@ class _Deferred(ModuleType):
 def deferred(name):
     """In a block of imports, let `import name` have no effect until the module is used.
 
-    Whoever has imported the module in the block finds its attributes nevertheless. After the block
-    it is imported as ever.
+    Code that has imported the module in the block can use its attributes, which imports it. After
+    the block the module is imported as usual.
     """
     placeholder = _Deferred(name)
     if sys.modules.setdefault(name, placeholder) is not placeholder:

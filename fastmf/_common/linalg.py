@@ -1,8 +1,8 @@
 """Linear algebra of positive definite matrices, and Newton's step on functions that are not convex.
 
 LAPACK is called without SciPy's checks of the arguments, which take longer than the factorisation
-of a small matrix. Its own order is Fortran's: pass the transpose of a symmetric matrix in C order,
-which is the same matrix, and it is not copied.
+of a small matrix. LAPACK uses Fortran order: to avoid a copy of a symmetric matrix in C order, pass
+its transpose, which is the same matrix.
 """
 
 from typing import NamedTuple
@@ -11,14 +11,14 @@ import numpy as np
 import scipy
 from numpy.linalg import LinAlgError
 
-# Eigenvalues below this part of the largest one are zero but for rounding.
+# Eigenvalues below this fraction of the largest one are zero up to rounding.
 MIN_EIGENVALUE = 1e-10
 
 
 class Cholesky(NamedTuple):
-    """Factorisation A = L L' of a positive definite matrix, of single or double precision."""
+    """Factorisation A = L L' of a positive definite matrix, in single or double precision."""
 
-    lower: np.ndarray  # (n, n): L, its upper triangle zero
+    lower: np.ndarray  # (n, n): L, with zeros in the upper triangle
 
     @property
     def half_log_determinant(self):
@@ -26,19 +26,19 @@ class Cholesky(NamedTuple):
         return np.log(self.lower.diagonal()).sum()
 
     def solve(self, right):
-        """A^-1 times a vector or matrix."""
+        """Multiply A^-1 by a vector or matrix."""
         return _lapack("potrs", self.lower)(self.lower, right, lower=1)[0]
 
     def inverse(self, overwrite=False):
-        """A^-1, in the memory of L if that may be overwritten."""
+        """Compute A^-1, in the memory of L if `overwrite`."""
         return symmetrize(self.inverse_lower(overwrite))
 
     def inverse_lower(self, overwrite=False):
-        """The lower triangle of A^-1; above it the matrix is zero."""
+        """Compute the lower triangle of A^-1, with zeros above."""
         return _lapack("potri", self.lower)(self.lower, lower=1, overwrite_c=overwrite)[0]
 
     def inverse_factor(self, overwrite=False):
-        """L^-1, which whitens: A^-1 = L^-T L^-1."""
+        """Compute L^-1, which whitens: A^-1 = L^-T L^-1."""
         return _lapack("trtri", self.lower)(self.lower, lower=1, overwrite_c=overwrite)[0]
 
 
@@ -49,7 +49,7 @@ class ScaledCholesky(NamedTuple):
     scale: np.ndarray  # (n,)
 
     def solve(self, right):
-        """A^-1 times a vector or matrix."""
+        """Multiply A^-1 by a vector or matrix."""
         scale = self.scale if right.ndim == 1 else self.scale[:, None]
         return scale * self.factor.solve(scale * right)
 
@@ -59,18 +59,18 @@ class ScaledCholesky(NamedTuple):
         return self.factor.half_log_determinant - np.log(self.scale).sum()
 
     def inverse(self):
-        """A^-1."""
+        """Compute A^-1."""
         return self.scale[:, None] * self.factor.inverse() * self.scale
 
 
 class Gram:
-    """X'X of an array X that does not change, computed where it is first needed."""
+    """X'X of an array X that does not change, computed on first use."""
 
     def __init__(self, X):
         self.X, self._matrix = X, None
 
     def matrix(self):
-        """X'X, in double precision."""
+        """Return X'X, in double precision."""
         if self._matrix is None:
             X = self.X.astype(np.float64, copy=False)
             self._matrix = X.T @ X
@@ -78,7 +78,7 @@ class Gram:
 
 
 def cholesky(matrix, overwrite=False):
-    """The Cholesky factorisation of a positive definite matrix."""
+    """Compute the Cholesky factorisation of a positive definite matrix."""
     potrf = _lapack("potrf", matrix)
     lower, failed = potrf(matrix, lower=1, clean=1, overwrite_a=overwrite)
     if failed or not np.isfinite(lower.diagonal()).all():
@@ -87,13 +87,13 @@ def cholesky(matrix, overwrite=False):
 
 
 def _lapack(name, matrix):
-    """A routine of LAPACK in the precision of a matrix, single or double."""
+    """Return a routine of LAPACK in the precision of a matrix, single or double."""
     return getattr(scipy.linalg.lapack, ("s" if matrix.dtype == np.float32 else "d") + name)
 
 
 def inverse_factor(matrix):
-    """The inverse L^-1 of the Cholesky factor of a matrix, and half its log-determinant."""
-    # In Fortran's order the matrix is its transpose, whose factor is L'.
+    """Compute the inverse L^-1 of the Cholesky factor of a matrix, and half its log-determinant."""
+    # In Fortran order the array is the transposed matrix, whose upper factor is L'.
     upper, failed = scipy.linalg.lapack.dpotrf(matrix.T, lower=0, clean=1, overwrite_a=1)
     diagonal = upper.diagonal()
     if failed or not np.isfinite(diagonal).all():
@@ -103,7 +103,7 @@ def inverse_factor(matrix):
 
 
 def cholesky_with_ridge(matrix, ridge=0.0):
-    """Factor the matrix plus the smallest tried multiple of the identity that makes it definite."""
+    """Factorise a matrix plus the smallest tried multiple of the identity that allows it."""
     if not np.isfinite(matrix).all():
         raise LinAlgError("the matrix is not finite.")
     largest = abs(matrix.diagonal()).max()
@@ -117,7 +117,7 @@ def cholesky_with_ridge(matrix, ridge=0.0):
 
 
 def scaled_cholesky(matrix):
-    """The factorisation of a positive definite matrix whose elements may differ by many orders."""
+    """Factorise a positive definite matrix whose elements may differ by orders of magnitude."""
     diagonal = matrix.diagonal()
     if not ((diagonal > 0) & (diagonal < np.inf)).all():
         raise LinAlgError("the matrix is not positive definite.")
@@ -126,12 +126,12 @@ def scaled_cholesky(matrix):
 
 
 def solve_positive_definite(matrix, right):
-    """The solution of linear equations whose matrix is positive definite."""
+    """Solve linear equations with a positive definite matrix."""
     return cholesky(matrix.T).solve(right)
 
 
 def newton_step(hessian, gradient, min_curvature):
-    """Newton's step -H^-1 g towards a minimum; a descent direction where H is not positive too."""
+    """Compute Newton's step -H^-1 g, or a descent direction if H is not positive definite."""
     hessian = (hessian + np.swapaxes(hessian, -1, -2)) / 2
     if hessian.ndim == 2:
         try:
@@ -146,7 +146,7 @@ def newton_step(hessian, gradient, min_curvature):
 
 
 def symmetrize(matrix, block_rows=512):
-    """Copy the lower triangle of a matrix into its upper one, in place."""
+    """Copy the lower triangle of a matrix into the upper triangle, in place."""
     for start in range(0, len(matrix), block_rows):
         rows = slice(start, start + block_rows)
         matrix[:start, rows] = matrix[rows, :start].T

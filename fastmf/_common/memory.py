@@ -1,4 +1,4 @@
-"""Arrays that begin with a cache line, and what needs more memory than the machine has."""
+"""Arrays that are aligned to cache lines, and checks of the available memory."""
 
 import math
 import os
@@ -9,9 +9,9 @@ LINE_BYTES = 64
 
 
 def memory_of_the_machine():
-    """Bytes of physical memory; infinity where the system does not tell, as on Windows.
+    """Return the bytes of physical memory; infinity if it is unknown, as on Windows.
 
-    There more than the machine has is refused when it is asked for, and not when it is used.
+    Windows itself refuses excessive memory at allocation, not when it is first used.
     """
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -20,7 +20,7 @@ def memory_of_the_machine():
 
 
 def check_available(n_bytes, what, advice):
-    """Raise a MemoryError for what needs more memory than the machine has."""
+    """Raise a MemoryError if `n_bytes` exceed the memory of the machine."""
     available = memory_of_the_machine()
     if n_bytes > available:
         raise MemoryError(
@@ -30,9 +30,9 @@ def check_available(n_bytes, what, advice):
 
 
 def aligned(shape, dtype, allocate=np.empty):
-    """An array that begins with a cache line, empty or as `allocate` makes it.
+    """Allocate an array that begins at a cache line, empty or as `allocate` makes it.
 
-    A vector that lies across two lines takes twice as long to load or store.
+    A vector that crosses two lines takes twice as long to load or store.
     """
     n_bytes = math.prod(map(int, shape)) * np.dtype(dtype).itemsize
     memory = allocate(n_bytes + LINE_BYTES, np.uint8)

@@ -1,11 +1,11 @@
-"""Pandas, imported in functions only, and names of features along its arrays.
+"""Optional import of pandas, and checks of the names of features in data frames.
 
-By position alone, another order of features would go unnoticed.
+Without checks of names, another order of features would go unnoticed.
 """
 
 
 def pandas():
-    """The module pandas."""
+    """Import and return the module pandas."""
     try:
         import pandas
     except ModuleNotFoundError as error:
@@ -14,7 +14,7 @@ def pandas():
 
 
 def names_along(name, parts):
-    """Names of features along series, or along both sides of square data frames."""
+    """Return names of features along series, or along both axes of square data frames."""
     names = []
     for part in parts:
         labels = list(part.index) if hasattr(part, "iloc") else [None]
@@ -30,7 +30,7 @@ def names_along(name, parts):
 
 
 def check_order(name, parts, names, other):
-    """Raise if arrays of consecutive features name them in another order than another argument."""
+    """Raise if arrays of consecutive features name them in another order than `names`."""
     names_of_parts = names_along(name, parts)
     if names_of_parts is None or names is None or names_of_parts == list(names):
         return

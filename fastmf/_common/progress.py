@@ -1,4 +1,4 @@
-"""How far a long calculation is: a bar by tqdm on a terminal, and lines on stderr elsewhere."""
+"""Progress of long calculations: a bar by tqdm on a terminal, otherwise lines on stderr."""
 
 import sys
 import time
@@ -9,7 +9,7 @@ SECONDS = 5.0
 
 
 def followed(steps, what, verbose):
-    """The steps of a long calculation, one after the other."""
+    """Yield the steps of a long calculation, and report the progress if `verbose`."""
     if verbose and sys.stderr and not sys.stderr.closed and sys.stderr.isatty():
         with suppress(ImportError):
             from tqdm import tqdm
@@ -24,7 +24,7 @@ def followed(steps, what, verbose):
 
 
 def reported(verbose, what="penalised log-pseudo-likelihood"):
-    """A function of the iteration and the value of an objective that is minimised, or None."""
+    """Return a function report(iteration, value) for a minimised objective; None if not verbose."""
     if not verbose:
         return None
     shown = time.monotonic()

@@ -1,7 +1,7 @@
-"""Rows of data as they are given: in floating point, as integers, or sparse in CSR form.
+"""Rows of data in the form in which they are given: floating point, integers, or sparse (CSR).
 
-Integers and sparse rows are never made floating-point arrays as a whole, but in blocks of rows or
-columns, or batch by batch. Zeros that a sparse matrix does not store are zeros as any others.
+Integers and sparse rows are converted to floating-point arrays only in blocks of rows or columns,
+or in batches. Zeros that a sparse matrix does not store count as values.
 """
 
 import sys
@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import scipy
 
-# Entries of a block: 32 MiB in float64.
+# Number of entries of a block: 32 MiB in float64.
 BLOCK_ENTRIES = 2**22
 
 
@@ -20,17 +20,17 @@ def is_sparse(X):
 
 
 def is_incomplete(X):
-    """Whether values of rows are missing, NaN."""
-    # The smallest of numbers among which one is NaN is NaN, and takes no memory.
+    """Whether some values are missing, NaN."""
+    # The minimum of numbers with a NaN is NaN, and needs no memory.
     return bool(not is_sparse(X) and X.dtype.kind == "f" and X.size and np.isnan(X.min()))
 
 
 def canonical(X, name="X"):
-    """A sparse matrix as a CSR array whose indices are valid, ascending in each row and unique."""
+    """Convert a sparse matrix to a CSR array with valid indices, ascending and unique in rows."""
     if X.ndim != 2:
         raise ValueError(f"{name} must have two dimensions, got a sparse array of shape {X.shape}.")
     try:
-        # SciPy does not check what a user has put into the arrays, and would read beyond them.
+        # SciPy does not check index arrays of users, and would read out of bounds.
         X = type(X)(X, copy=False)
         if hasattr(X, "check_format"):
             X.check_format(full_check=True)
@@ -46,21 +46,21 @@ def canonical(X, name="X"):
 
 
 def blocks(n_items, n_entries):
-    """Slices of items, of about `BLOCK_ENTRIES` of all their entries each."""
+    """Divide items into slices of about `BLOCK_ENTRIES` entries each."""
     size = max(1, int(BLOCK_ENTRIES * n_items / max(1, n_entries)))
     return [slice(first, min(first + size, n_items)) for first in range(0, n_items, size)]
 
 
 def row_blocks(X, *, dense=False):
-    """Slices of rows in `blocks`; of sparse rows only stored entries count.
+    """Divide rows into `blocks`; for sparse rows only stored entries count.
 
-    All count if the blocks are to be made dense.
+    With `dense`, all entries count: the blocks will be converted to dense arrays.
     """
     return blocks(X.shape[0], X.nnz if is_sparse(X) and not dense else np.prod(X.shape))
 
 
 def column_sums(X, function=None):
-    """Sums over rows of a function of the entries."""
+    """Sum a function of the entries over rows."""
     function = function or (lambda x, columns: x)
     n_rows, n_columns = X.shape
     if is_sparse(X):
@@ -75,19 +75,19 @@ def column_sums(X, function=None):
 
 
 def column_moments(X):
-    """Mean and variance of each column, float64 arrays of shape (n_columns,)."""
+    """Compute mean and variance of each column, float64 arrays of shape (n_columns,)."""
     mean = column_sums(X) / X.shape[0]
     return mean, column_sums(X, lambda x, columns: (x - mean[columns]) ** 2) / X.shape[0]
 
 
 def nonzero_values(X):
-    """All entries that are not zero, row by row."""
+    """Return all entries that are not zero, row by row."""
     values = X.data if is_sparse(X) else X
     return values[values != 0]
 
 
 def present_rows(X, weights):
-    """The rows of positive weight, and their weights, or None if these are all equal."""
+    """Return the rows of positive weight, and their weights, None if all weights are equal."""
     if weights is None:
         return X, None
     present = weights > 0
@@ -97,5 +97,5 @@ def present_rows(X, weights):
 
 
 def is_dask(value):
-    """Whether it is a Dask array, without importing Dask."""
+    """Whether a value is a Dask array, without importing Dask."""
     return hasattr(value, "to_delayed") and hasattr(value, "chunks")

@@ -1,7 +1,7 @@
-"""Types in public signatures: for the stubs beside the packages' `__init__.py`, and for programs.
+"""Types in public signatures, for the stubs beside `__init__.py` of packages, and for programs.
 
-Results that are a number or an array, by whether arguments have rows, are `Any`: a union would
-make every use of them an error.
+Results that are numbers, or arrays if arguments have rows, have the type `Any`: a union would make
+each use of them an error.
 """
 
 from os import PathLike
@@ -25,4 +25,4 @@ class UnitPrior(Protocol):
         """Log of the integral of the prior times exp(b x - a x^2 / 2)."""
 
     def moments(self, b: Any, a: Any) -> tuple[Any, Any]:
-        """Mean and variance of that tilted distribution."""
+        """Mean and variance of this tilted distribution."""

@@ -1,8 +1,8 @@
-"""Matrices of columns that are kept as they were stored, and converted as they are multiplied.
+"""Matrices of columns that stay in their stored form, and are converted in products.
 
-The entries come from an array of small integers, of a memory-mapped file or of a sparse matrix,
-with scaled rows and columns, less a product of low rank: centred columns, and residuals of a
-regression, are such a matrix, and need no copy in floating point.
+The entries are an array of small integers, a memory-mapped file or a sparse matrix, with scaled
+rows and columns, minus a product of low rank. Centred columns, and residuals of a regression, have
+this form, and need no copy in floating point.
 """
 
 from copy import copy
@@ -17,7 +17,7 @@ _FACTORS = "row_scale", "column_scale", "left", "right"
 
 
 def column_squares(X):
-    """Sums of squares of the columns of an array or of `StoredColumns`."""
+    """Compute sums of squares of the columns of an array or of `StoredColumns`."""
     if isinstance(X, StoredColumns):
         return X.squares()
     return np.einsum("ij,ij->j", X, X, dtype=np.float64)
@@ -36,7 +36,7 @@ class StoredColumns:
     """
 
     dtype, ndim = np.dtype(np.float64), 2
-    __array_ufunc__ = None  # products with arrays on the left are those of this class
+    __array_ufunc__ = None  # so that products with arrays on the left use this class
 
     def __init__(self, X, row_scale, column_scale, left, right):
         self.stored, self.row_scale, self.column_scale = X, row_scale, column_scale
@@ -48,7 +48,7 @@ class StoredColumns:
         return self.stored.shape
 
     def arrays(self):
-        """The matrix as a dict of arrays, for files; a mixture is not kept."""
+        """Return the matrix as a dict of arrays, for files; mixed columns are not supported."""
         X = self.stored
         arrays = {name: getattr(self, name) for name in _FACTORS}
         if not is_sparse(X):
@@ -58,7 +58,7 @@ class StoredColumns:
 
     @classmethod
     def from_arrays(cls, arrays):
-        """The matrix in these arrays."""
+        """Make the matrix from the dict of `arrays`."""
         X = arrays.get("X")
         if X is None:
             parts = arrays["data"], arrays["indices"], arrays["indptr"]
@@ -69,7 +69,7 @@ class StoredColumns:
         return self.stored.shape[0]
 
     def chunks(self):
-        """Slices of columns, which are converted at a time."""
+        """Return slices of columns that are converted at a time."""
         n, p = self.shape
         width = max(1, table_rows.BLOCK_ENTRIES // 4 // n)
         return [slice(first, min(first + width, p)) for first in range(0, p, width)]
@@ -106,39 +106,39 @@ class StoredColumns:
         return _Transposed(self)
 
     def squares(self):
-        """Sums of squares of the columns."""
+        """Compute sums of squares of the columns."""
         parts = (self[:, chunk] for chunk in self.chunks())
         return np.concatenate([np.einsum("ij,ij->j", part, part) for part in parts])
 
     def less(self, left, right):
-        """The matrix less another product of low rank."""
+        """Subtract another product of low rank."""
         out = copy(self)
         out.left = np.concatenate([self.left, left], axis=1)
         out.right = np.concatenate([self.right, right], axis=0)
         return out
 
     def times(self, scale):
-        """The matrix with multiplied columns."""
+        """Multiply the columns by numbers."""
         out = copy(self)
         out.column_scale, out.right = self.column_scale * scale, self.right * scale
         return out
 
     def without(self, columns):
-        """The matrix with some columns of zeros: numbers, or a mask."""
+        """Set some columns, given as indices or a mask, to zero."""
         out = copy(self)
         out.column_scale, out.right = self.column_scale.copy(), self.right.copy()
         out.column_scale[columns], out.right[:, columns] = 0, 0
         return out
 
     def take(self, columns, axis):
-        """The matrix of some columns (axis 1), as of an array; they stay stored."""
+        """Select columns (axis 1), as for an array, in their stored form."""
         out = copy(self)
         out.stored, out.right = self.stored[:, columns], self.right[:, columns]
         out.column_scale = self.column_scale[columns]
         return out
 
     def mixed(self, mixing):
-        """The product with a sparse matrix, of shape (n_columns, n_columns), on the right."""
+        """Multiply by a sparse matrix of shape (n_columns, n_columns) on the right."""
         out = copy(self)
         out.mixing = scipy.sparse.csc_array(mixing)
         return out

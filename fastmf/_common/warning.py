@@ -1,4 +1,4 @@
-"""Warnings that point at the line of the user's program, and parts of messages."""
+"""Warnings that refer to the line of the user's program, and lists of values in messages."""
 
 import sys
 import warnings
@@ -9,16 +9,16 @@ _INNER_PACKAGES = ("fastmf", "sklearn", "joblib")
 
 
 def warn_user(message, category=UserWarning):
-    """Warn at the innermost frame that is outside of the package and of those that call it.
+    """Warn at the innermost frame outside the package and the packages that call it.
 
-    `warnings.warn(skip_file_prefixes=...)` does this from Python 3.12 on, for files: frames are
-    told by their modules here, which holds for packages in a zip, too.
+    `warnings.warn(skip_file_prefixes=...)` does this from Python 3.12 on, by files. Here frames are
+    identified by modules, which also works for packages in a zip file.
     """
     frame, level = sys._getframe(1), 2
     while frame is not None and _is_inner(frame):
         frame, level = frame.f_back, level + 1
-    # Where no frame is outside, as in a worker of joblib, the caller of the package's innermost
-    # function has to do.
+    # If no frame is outside, as in a worker of joblib, use the caller of the innermost function of
+    # the package.
     warnings.warn(message, category, stacklevel=2 if frame is None else level)
 
 
@@ -28,5 +28,5 @@ def _is_inner(frame):
 
 
 def listed(values, most=10, text=str):
-    """The first values in a message, and dots if there are more."""
+    """Format the first values for a message, with dots if there are more."""
     return ", ".join(map(text, values[:most])) + ", ..." * (len(values) > most)

@@ -8,47 +8,47 @@ import numpy as np
 
 from fastmf._common.names import pandas
 
-# Between the message of a row that converged and the reasons not to trust it.
+# Joins the message of a converged row and the reason why it is not reliable.
 BUT = ", but not reliable: "
 
-# The function judge(answer, question) of `with_check`. The package of all solvers appends it, so
-# that no solver imports checks.
+# Holds the function judge(answer, question) that `FixedPoint.reliable` calls. `fastmf.inference`
+# appends it, so that no solver imports the checks.
 JUDGES: list = []
 
 
 class Question(NamedTuple):
-    """What a `FixedPoint` answers, for the judge of its `reliable`."""
+    """The problem that a `FixedPoint` solves, for the checks behind its `reliable`."""
 
     model: object  # RBM, DBM or BoltzmannMachine
-    # Tilt: with one row or one for each row of the answer, units in the order of
-    # `model.bipartite()`
+    # External `Tilt` with one row, or a row for each row of the answer; its units are in the order
+    # of `model.bipartite()`
     tilt: tuple
-    whole: bool  # whether rows are answers for the whole model, having no starts of their own
-    # callable, optional: mixed(model, **tilts): a `FixedPoint` of mixtures of the solver's fixed
-    # points; None for adaptive TAP, and for rows that are such mixtures
+    whole: bool  # whether no start was given, so that rows describe the whole model
+    # callable, optional: mixed(model, **tilts) returns mixtures of the solver's fixed points from
+    # random starts; None for adaptive TAP, and if the rows are such mixtures
     mixed: Callable | None = None
-    # list of bool, optional: of rows that are such mixtures: whether they have a stable fixed point
+    # list of bool, optional: whether each row, if it is a mixture, has a stable fixed point
     stable: list | None = None
 
 
 class _Message:
     """The attribute `message`: how the row ended and, where a check failed, why.
 
-    The check is made when the message is read, so that those who do not read it need not wait.
+    The checks run when the message is first read, so that they cost nothing otherwise.
     """
 
-    def __get__(self, found, owner=None):
-        if found is None:
+    def __get__(self, result, owner=None):
+        if result is None:
             raise AttributeError("message")  # no default for the dataclass
-        endings, reasons = ending_of(found), found._reasons()
+        endings, reasons = ending_of(result), result._reasons()
         if reasons is None or not any(reasons):
             return endings
         pairs = zip(np.atleast_1d(endings), reasons, strict=True)
         texts = np.array([str(end) + (BUT + why if why else "") for end, why in pairs])
         return texts if np.ndim(endings) else texts[0]
 
-    def __set__(self, found, endings):
-        found.__dict__["message"] = endings
+    def __set__(self, result, endings):
+        result.__dict__["message"] = endings
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,9 +64,9 @@ class FixedPoint:
     mean, var : array or tuple of arrays
         Marginal means and variances.
     b, a : array or tuple of arrays
-        Tilt exp(b x - a x^2 / 2) of each unit; its moments are `mean` and `var`. In rows that
-        were damped, momentum included, the variances are exact; the means differ by up to `tol`, or
-        by the last change if the row has not converged.
+        Tilt exp(b x - a x^2 / 2) of each unit; its moments are `mean` and `var`. If a row was
+        damped or accelerated by momentum, this is exact for the variances; the means differ by up
+        to `tol`, or by the last change if the row has not converged.
     log_partition : float, array or None
         Minus the approximate free energy at this state; for rows with clamped units, of the
         model conditioned on them. Never NaN: -inf if the row diverged, or if units are clamped
@@ -84,7 +84,7 @@ class FixedPoint:
         Residual of each sweep, shape (n_sweeps,) or (n_rows, n_sweeps); rows that ended earlier
         repeat their last value.
     solutions : Solutions or list of Solutions, optional
-        Of a `mixture`: the distinct stable fixed points (of each row) and their weights.
+        Set by `mixture`: the distinct stable fixed points (of each row) and their weights.
         `mean` and `var` are the moments of their mixture, and `log_partition` is the logarithm
         of the sum of their exp(log_partition).
 
@@ -93,24 +93,24 @@ class FixedPoint:
     `tol` means the same in all solvers. A row has converged when one more sweep without damping
     changes no mean and no variance v of a unit by more than `tol`; where v exceeds 1, by more than
     `tol` standard deviations and `tol` v. (Expectation propagation compares the moments of the
-    Gaussian with the moments of the units instead.) The messages of relaxed belief propagation have
-    to stay, too. Rows that are damped or oscillate are confirmed by such a sweep; after others a
-    further one changes some of them by up to about 2 `tol`.
+    Gaussian with the moments of the units instead.) In relaxed belief propagation the same holds
+    for the messages. Rows that are damped or oscillate are confirmed by such a sweep; in other
+    rows one more sweep may change means and variances by up to about 2 `tol`.
     Near a fixed point the log-partition changes by terms of second order. For a unit whose mean and
     variance change by dm and dv these are dm^2 / v and (a dv)^2, and neither may exceed `tol`: so
     the log-partition is accurate to about `tol` nats a unit even where all values are far below 1.
-    Changes of a mean by 4 units in the last place of the largest mean, or variance up to 1, and of
-    a variance by 16 of its own or of 1, count as rounding errors, whatever `tol` is: in float32
-    about 5e-7 and 2e-6.
+    Changes of means by 4 units in the last place of the largest mean (or variance up to 1), and
+    changes of a variance by 16 units in the last place of 1 or of the variance, if larger, count as
+    rounding errors, whatever `tol` is: in float32 about 5e-7 and 2e-6.
 
     Examples
     --------
     >>> import numpy as np, fastmf as mf
     >>> model = mf.BoltzmannMachine(np.zeros((3, 3)), mf.Ising(np.ones(3)))
-    >>> found = mf.tap(model)
-    >>> found.converged, found.message
+    >>> result = mf.tap(model)
+    >>> result.converged, result.message
     (np.True_, np.str_('converged'))
-    >>> np.allclose(found.mean, np.tanh(1)), found.reliable
+    >>> np.allclose(result.mean, np.tanh(1)), result.reliable
     (True, np.True_)
     """
 
@@ -135,12 +135,12 @@ class FixedPoint:
 
         Answers agree if their log-partitions differ by at most 1 nat, and means by at most 0.05 of
         the range of a unit on average and 0.2 of one (4 standard deviations of unbounded units).
-        Exact sums decide where they take up to some 0.5 s for all rows. Elsewhere a row must agree
-        with belief propagation with single units held at each of their values, and where that does
-        not settle, or units are not discrete, with the mixture from 20 starts and `adaptive_tap`.
-        A row with `init` is compared with `adaptive_tap`, or belief propagation, from its means, as
-        it may be one solution of several. None: the checks would take longer than about 0.5 s, or
-        no method takes such units. See `fastmf.inference.checks` and the guide.
+        Exact sums decide where they take up to some 0.5 s for all rows. Otherwise a row must agree
+        with belief propagation in which single units are held at each of their values; if that does
+        not converge, or units are not discrete, with the mixture from 20 starts and `adaptive_tap`.
+        A row solved from `init` may be one solution of several: it is compared with `adaptive_tap`,
+        or belief propagation, from its means. None: the checks would take longer than about 0.5 s,
+        or no method supports such units. See `fastmf.inference.checks` and the guide.
         """
         reasons = self._reasons()
         if reasons is None:
@@ -185,15 +185,15 @@ class FixedPoint:
         return cached["_known_reasons"]
 
     def _judged(self):
-        """Rows that are checked: those that have converged."""
+        """Return the mask of the rows that are checked: the converged ones."""
         return np.atleast_1d(self.converged)
 
     def _mixed(self, weights):
-        """Fields of the mixture of all rows that a class has beside these."""
+        """Return the fields that a subclass adds, for the mixture of all rows."""
         return {}
 
     def __getstate__(self):
-        """Everything but a check that has not been made, which has the model."""
+        """Leave out a pending check, which refers to the model."""
         return {name: value for name, value in self.__dict__.items() if name != "_check"}
 
     def __repr__(self):
@@ -204,33 +204,33 @@ class FixedPoint:
         )
 
 
-def ending_of(found):
-    """How the rows of a `FixedPoint` ended, without checks."""
-    return found.__dict__["message"]
+def ending_of(result):
+    """Return how the rows of a `FixedPoint` ended, without running its checks."""
+    return result.__dict__["message"]
 
 
-def with_check(found, check):
-    """Let `reliable` of a `FixedPoint` ask a `Question`, or call check(answer), when it is read.
+def with_check(result, check):
+    """Attach the check that `reliable` runs when it is read: a `Question` or check(answer).
 
-    Both give the reason why each row is not reliable, "" if it is, or None if that is not known.
+    It yields the reason why each row is not reliable, "" if it is, or None if nothing is known.
     """
-    found.__dict__["_check"] = check
-    return found
+    result.__dict__["_check"] = check
+    return result
 
 
-def with_solutions(found, solutions, single):
-    """The same `FixedPoint`, with the `Solutions` of each row; of the only one if `single`."""
-    found.__dict__["solutions"] = solutions[0] if single else solutions
-    return found
+def with_solutions(result, solutions, single):
+    """Attach `Solutions` to a `FixedPoint`: a list for its rows, or one object if `single`."""
+    result.__dict__["solutions"] = solutions[0] if single else solutions
+    return result
 
 
-def with_changes(found, **changes):
-    """`dataclasses.replace` of a `FixedPoint`, without checks."""
-    return replace(found, **({"message": ending_of(found)} | changes))
+def with_changes(result, **changes):
+    """Return `dataclasses.replace` of a `FixedPoint`, without running its checks."""
+    return replace(result, **({"message": ending_of(result)} | changes))
 
 
 def trace_of(record):
-    """Residual of every sweep, or None; rows that ended earlier repeat their last one."""
+    """Return the residual of every sweep, or None; rows that ended early repeat their last one."""
     if not record.history.size:
         return None
     n_sweeps = min(int(record.n_iter.max()), record.history.shape[1])  # forests take two sweeps
@@ -239,7 +239,7 @@ def trace_of(record):
 
 
 def average(weights, x):
-    """Average of rows, (1, ...), with weights of sum 1; equal values have exactly this average."""
+    """Average rows with weights of sum 1, as one row; the average of equal values is exact."""
     return (x[:1] + np.tensordot(weights, x - x[:1], 1)).astype(x.dtype)
 
 
@@ -250,9 +250,9 @@ def _row_fields(answer):
 
 
 def stacked(*parts):
-    """The rows of several `FixedPoint`, of the same model and tilts, one after another.
+    """Concatenate the rows of several `FixedPoint`s of the same model and tilts.
 
-    None has history or solutions. The question comes from the first.
+    The result has the question of the first one, and neither history nor solutions.
     """
 
     def stack(*values):
@@ -269,7 +269,7 @@ def stacked(*parts):
 
 
 def some_rows(answer, rows):
-    """A `FixedPoint` of some rows, with their question."""
+    """Select rows of a `FixedPoint`, with their question."""
 
     def chosen(x):
         if isinstance(x, tuple):

@@ -10,7 +10,7 @@ from fastmf.priors._values import check_support
 
 
 def shared_matrix(name, value, may_lack_columns=False, may_be_forbidden=False):
-    """A finite read-only matrix: a view of a float32 or float64 array, otherwise in float64.
+    """Return a finite read-only matrix: a view of a float32 or float64 array, otherwise float64.
 
     With `may_be_forbidden`, entries may be -inf.
     """
@@ -32,16 +32,16 @@ def shared_matrix(name, value, may_lack_columns=False, may_be_forbidden=False):
 
 
 def matrix(name, value, may_lack_columns=False, may_be_forbidden=False):
-    """A read-only copy, finite and C-contiguous: float32 stays float32, all else is float64."""
+    """Return a finite, read-only, C-contiguous copy: float32 stays, other types become float64."""
     matrix = shared_matrix(name, value, may_lack_columns, may_be_forbidden)
-    # Solvers cache arrays computed from it, so that it must not change: an array that owns its data
-    # and is read-only needs no copy.
+    # Solvers cache arrays that are computed from it, so that it must not change. A read-only array
+    # that owns its data needs no copy.
     frozen = isinstance(value, np.ndarray) and value.flags.owndata and not value.flags.writeable
     return matrix if frozen and matrix.flags.c_contiguous else read_only(matrix)
 
 
 def read_only(matrix):
-    """A read-only copy of an array, C-contiguous."""
+    """Return a read-only, C-contiguous copy of an array."""
     matrix = np.array(matrix, order="C")
     matrix.flags.writeable = False
     return matrix
@@ -54,14 +54,14 @@ def not_nan_or_plus_inf(name, array):
 
 
 def by_states(value, n_axes):
-    """Couplings (n_groups, q, n) or (n_groups, q, n_groups, q) as a matrix of flat states."""
+    """Reshape couplings (n_groups, q, n) or (n_groups, q, n_groups, q) to a matrix of states."""
     if not isinstance(value, np.ndarray) or value.ndim != n_axes:
         return value
     return value.reshape(value.shape[0] * value.shape[1], -1)
 
 
 def unit_prior(name, prior, n, dtype):
-    """`prior` in the type `dtype`, provided that it is a unit prior of `n` units."""
+    """Check that `prior` is a unit prior of `n` units, and convert it to the type `dtype`."""
     if not is_unit_prior(prior):
         raise TypeError(
             f"{name} must be a unit prior, a NamedTuple with the methods log_partition and "
@@ -78,7 +78,7 @@ def unit_prior(name, prior, n, dtype):
 
 
 def _try_methods(name, prior, n):
-    """Raise unless the required methods of a user's own prior return arrays of the right shapes."""
+    """Raise unless the required methods of a user's prior return arrays of the right shapes."""
     zero = np.zeros(n)
     with np.errstate(all="ignore"):
         try:
@@ -97,7 +97,7 @@ def _try_methods(name, prior, n):
 
 
 def states(name, x, n):
-    """`x` as an array of floats whose last axis has length `n`."""
+    """Convert `x` to an array of floats whose last axis has length `n`."""
     x = real_array(name, x)
     if x.ndim == 0 or x.shape[-1] != n:
         raise ValueError(f"{name} must have shape (..., {n}), got {x.shape}.")
@@ -107,12 +107,12 @@ def states(name, x, n):
 
 
 def states_of(name, prior, x):
-    """`x` as an array with one value for each unit of a layer, labels of groups made one-hot."""
+    """Convert `x` to an array with one value for each unit of a layer; labels become one-hot."""
     return states(name, as_states(name, prior, x), n_units(prior))
 
 
 def visible_rows(name, model, X, support=True):
-    """Rows of visible states in a model's type, labels of groups made one-hot."""
+    """Convert rows of visible states to the type of a model; labels become one-hot."""
     prior = model.layers[0]
     X = rows(name, as_states(name, prior, real_array(name, X)), n_units(prior), model.dtype)
     X = np.atleast_2d(X)
@@ -122,7 +122,7 @@ def visible_rows(name, model, X, support=True):
 
 
 def log_prob(name, prior, x):
-    """Sum over units of the log of the prior's weight."""
+    """Sum the log-weights of the prior over units."""
     if not has_log_prob(prior):
         raise TypeError(f"the energy needs a prior with log_prob; {name} does not offer it.")
     return prior.log_prob(x).sum(-1)

@@ -1,6 +1,6 @@
 """Symmetric couplings of a fully visible machine: dense, or a SciPy sparse array.
 
-Couplings of categorical units may be -inf: that pair of states is forbidden. Functions of this
+Couplings between categorical units may be -inf, which forbids a pair of states. Functions of this
 module take both kinds of matrices.
 """
 
@@ -12,7 +12,7 @@ from fastmf.models import _checks
 
 
 def checked_couplings(value):
-    """Square and symmetric couplings with a zero diagonal, read-only, a copy of those given."""
+    """Check couplings, and return a symmetric read-only copy with a zero diagonal."""
     if is_sparse(value):
         couplings = _sparse(value)
     else:
@@ -21,7 +21,7 @@ def checked_couplings(value):
     if couplings.shape[0] != couplings.shape[1]:
         raise ValueError(f"couplings must be square, got shape {couplings.shape}.")
     with np.errstate(invalid="ignore"):
-        # Two entries of -inf differ by NaN, and one by infinity.
+        # The difference of two entries of -inf is NaN; of one such entry it is infinite.
         asymmetry = _largest(entries(couplings - couplings.T), np.isnan)
     rounding = 8 * np.finfo(couplings.dtype).eps * _largest(entries(couplings), np.isinf)
     if asymmetry > rounding:
@@ -34,14 +34,14 @@ def checked_couplings(value):
     return couplings
 
 
-def _largest(array, left_out):
-    """Largest absolute value, without the values for which `left_out` is true."""
+def _largest(array, ignored):
+    """Return the largest absolute value, without the values for which `ignored` is true."""
     largest = abs(array).max(initial=0.0)
-    return abs(array[~left_out(array)]).max(initial=0.0) if left_out(largest) else largest
+    return abs(array[~ignored(array)]).max(initial=0.0) if ignored(largest) else largest
 
 
 def _sparse(value):
-    """A sparse matrix as a read-only csr_array in canonical form, without stored zeros."""
+    """Convert a sparse matrix to a read-only csr_array in canonical form, without stored zeros."""
     if value.dtype.kind not in "fiub":
         raise TypeError(f"couplings must be real numbers, got dtype {value.dtype}.")
     if value.ndim != 2 or 0 in value.shape:
@@ -58,18 +58,18 @@ def _sparse(value):
 
 
 def entries(couplings):
-    """All entries that may differ from zero, as one array."""
+    """Return all entries that may differ from zero, as one array."""
     return couplings.data if is_sparse(couplings) else couplings
 
 
 def stored(couplings):
-    """Rows, columns and values of the entries of sparse couplings, row by row."""
+    """Return rows, columns and values of the entries of sparse couplings, row by row."""
     rows = np.repeat(np.arange(couplings.shape[0]), np.diff(couplings.indptr))
     return rows, couplings.indices, couplings.data
 
 
 def with_entries(couplings, function):
-    """A function with f(0) = 0 of each entry, as a matrix of the same kind."""
+    """Apply a function with f(0) = 0 to each entry; return a matrix of the same kind."""
     if not is_sparse(couplings):
         return function(couplings)
     arrays = function(couplings.data), couplings.indices, couplings.indptr
@@ -109,7 +109,7 @@ def has_forbidden(couplings):
 
 
 def pair_sums(couplings, x):
-    """x'Jx / 2 of rows x of shape (..., n_units); -inf where a forbidden pair of states occurs."""
+    """Compute x'Jx / 2 of rows x, (..., n_units); -inf if a forbidden pair of states occurs."""
     if not has_forbidden(couplings):
         return (_product(couplings, x) * x).sum(-1) / 2
     finite, forbidden = finite_and_forbidden(couplings)
@@ -118,13 +118,13 @@ def pair_sums(couplings, x):
 
 
 def finite_and_forbidden(couplings):
-    """The finite couplings, and 1 where they are -inf, both zero elsewhere."""
+    """Split couplings into the finite ones and an indicator of -inf, both zero elsewhere."""
     finite = with_entries(couplings, lambda w: np.where(np.isinf(w), w.dtype.type(0), w))
     return finite, with_entries(couplings, lambda w: np.isneginf(w).astype(w.dtype))
 
 
 def _product(couplings, x):
-    """x @ couplings for rows of any number of dimensions."""
+    """Compute x @ couplings for an array with any number of axes."""
     if not is_sparse(couplings):
         return x @ couplings
     # The matrix is symmetric.
@@ -135,13 +135,13 @@ def _product(couplings, x):
 
 
 def sparse_to_arrays(name, couplings):
-    """Sparse couplings as named arrays."""
+    """Convert sparse couplings to named arrays."""
     parts = {"data": couplings.data, "indices": couplings.indices, "indptr": couplings.indptr}
     return {name: np.array(["sparse"])} | {f"{name}.{key}": part for key, part in parts.items()}
 
 
 def sparse_from_arrays(name, arrays):
-    """The couplings that `sparse_to_arrays` wrote, in an `Archive`."""
+    """Read the couplings that `sparse_to_arrays` wrote from an `Archive`."""
     parts = [arrays.member(f"{name}.{key}", "iu", (None,)) for key in ("indices", "indptr")]
     n = len(parts[1]) - 1
     return scipy.sparse.csr_array(

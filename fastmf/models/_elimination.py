@@ -1,25 +1,25 @@
-"""Exact sums over the states of a pairwise graph, by elimination of one unit after the other.
+"""Exact sums over the states of a pairwise graph, by variable elimination.
 
-Steps are counted in the order of elimination. The weights that mention the unit of step k, which
-belong to its states, its couplings to later units and messages of earlier steps, are
-multiplied and summed over its states x; that is its message, a table over the units of its
-separator s, to the first step of these:
+Steps are numbered in the order of elimination. The factors of step k are the weights of the states
+of its unit, its couplings to later units, and messages of earlier steps. They are multiplied and
+summed over the states x of the unit. The result is a message, a table over the units of the
+separator s of the step, which is sent to the first of their steps:
 
     m_k(s) = sum_x A(x, s) B(x, s),    p(x, s) = A(x, s) B(x, s) p(s) / m_k(s)
 
-with the factors in two groups A and B, each a table over a part of the units, so that the sum is a
-product of matrices. Constants of empty separators multiply to Z. In the opposite order p(s) / m(s)
-is summed over what A lacks, or B, and times A or B gives the probabilities of units and pairs, and
-p(s) of the messages in the group. No table is made over all of a unit and its separator.
-Weights are scaled; where rounding could lose small ones that matter, because the logarithms of the
-factors of a step span more than `MAX_SPAN`, all is done with logarithms. Marginals need all
-messages.
+The factors are divided into two groups with the products A and B, each a table over a part of the
+units, so that the sum is a matrix product. Messages with empty separators are constants whose
+product is Z. In the opposite order, p(s) / m(s) is summed over the units that A (or B) does not
+contain; times A (or B), it gives probabilities of units and pairs, and p(s) of the messages in the
+group. No table over a unit and its whole separator is made. Weights are scaled; if rounding could
+lose small weights that matter, because the logarithms of the factors of a step span more than
+`MAX_SPAN`, all sums use logarithms. Marginals need all messages.
 
-The order decides how large tables become, as the neighbours of a unit that is eliminated, its
-separator, are neighbours of one another from then on; to find the best order is NP-hard. The
-cheapest of three is taken: the numbers of the units, which takes no search; reverse Cuthill-McKee,
-for grids and chains of layers; and weighted minimum fill, which eliminates next the unit whose
-neighbours need the fewest new pairs of states (Kjaerulff 1990).
+The order determines the size of tables, as the neighbours of an eliminated unit, its separator,
+become neighbours of one another; to find the best order is NP-hard. The cheapest of three is taken:
+the order of the units, without a search; reverse Cuthill-McKee, for grids and chains of layers; and
+weighted minimum fill, which next eliminates the unit whose neighbours need the fewest new pairs of
+states (Kjaerulff 1990).
 """
 
 import heapq
@@ -34,12 +34,12 @@ import scipy
 from fastmf._threads.workers import computed_once
 from fastmf.models._state_tables import Marginals
 
-# Span of logarithms of the factors of a product: sums of 1 / epsilon of them are finite.
+# Largest span of logarithms of a product, such that sums of 1 / epsilon products are finite.
 MAX_SPAN = math.log(float_info.max * float_info.epsilon)
 
 
 class _Arithmetic(NamedTuple):
-    """How weights are multiplied and added: as they are, as logarithms, or as maxima of these."""
+    """Operations on weights: plain, on logarithms, or on logarithms with maxima as sums."""
 
     times: np.ufunc
     plus: np.ufunc
@@ -52,13 +52,13 @@ MAX_LOGARITHMS = _Arithmetic(np.add, np.maximum, True)
 
 
 class _SpanError(ArithmeticError):
-    """Weights of a step whose logarithms exceed the range of float64."""
+    """The logarithms of the weights of a step span more than the range of float64."""
 
 
 class _Factor(NamedTuple):
     """A table over the units of some steps, its axes, and bounds of logarithms of its weights.
 
-    The logarithm of what its weights have been divided by is `scale`.
+    `scale` is the logarithm of the number by which its weights were divided.
     """
 
     table: np.ndarray
@@ -69,7 +69,7 @@ class _Factor(NamedTuple):
 
 
 def sum_over_states(tables, plan, averages=True, maximum=False):
-    """The `Marginals` of `tables`; with `maximum`, the most probable state takes all the weight."""
+    """Compute `Marginals` of `tables`; with `maximum`, the best state has all the weight."""
     for arithmetic in (MAX_LOGARITHMS,) if maximum else (PLAIN, LOGARITHMS):
         try:
             graph = _Elimination(tables, plan, arithmetic)
@@ -92,7 +92,7 @@ def sum_over_states(tables, plan, averages=True, maximum=False):
 
 
 class _Elimination:
-    """Tables of a graph by steps of its elimination, with the messages that wait at each."""
+    """Tables of a graph by steps of its elimination, with the messages that each step receives."""
 
     def __init__(self, tables, plan, arithmetic):
         self.plan, self.arithmetic, n = plan, arithmetic, len(plan.order)
@@ -105,7 +105,7 @@ class _Elimination:
         fields, lows = self._weights(tables.fields, tables.first)
         couplings, pair_lows = self._weights(tables.couplings, np.append(0, starts)[:-1])
         fields, couplings = tables._replace(fields=fields, couplings=couplings).arrays()
-        # Factors of each step, with the list and the place in it to which their probabilities go.
+        # Factors of each step, with the list, and the place in it, for their probabilities.
         self.inputs = [
             [(self.units, v, _Factor(fields[v], (k,), lows[v]))] for k, v in enumerate(plan.order)
         ]
@@ -118,7 +118,7 @@ class _Elimination:
         self.products = {}
 
     def _weights(self, logs, starts):
-        """The weights of tables that begin at some places, and the smallest logarithm of each."""
+        """Return the weights of tables that begin at `starts`, and their smallest logarithms."""
         if self.arithmetic.is_log or not len(starts):
             return logs, np.zeros(len(starts)).tolist()
         lengths = np.diff(np.append(starts, len(logs)))
@@ -130,7 +130,7 @@ class _Elimination:
         return np.exp(logs), low.tolist()
 
     def _factors(self, k):
-        """The factors of a step, scaled so that their product is one of numbers; their places."""
+        """Return the factors of a step and their places, scaled so that products are finite."""
         for c in (None, *self.children[k]):
             if c is not None:
                 self.messages[c] = self._scaled(self.messages[c])
@@ -143,7 +143,7 @@ class _Elimination:
         raise _SpanError
 
     def _scaled(self, factor):
-        """The same with a largest weight of 1, or 0 as a logarithm; the constant is kept."""
+        """Scale a factor to a largest weight of 1, or a logarithm of 0; store the constant."""
         table, is_log = factor.table, self.arithmetic.is_log
         top = table.max()
         if top == (-np.inf if is_log else 0):
@@ -163,7 +163,7 @@ class _Elimination:
         return math.prod(map(self.plan.sizes.__getitem__, axes))
 
     def _aligned(self, factor, axes, at=None):
-        """View of a table with these axes, of length 1 where it has none, at some states."""
+        """Return a view of a table with these axes, of length 1 if missing, at some states."""
         table, steps = factor.table, factor.axes
         if at:
             table = table[tuple(at.get(s, slice(None)) for s in steps)]
@@ -174,7 +174,7 @@ class _Elimination:
         return table.reshape([self.plan.sizes[s] if s in steps else 1 for s in axes])
 
     def _groups(self, factors, k):
-        """Two groups of the factors of a step, with their places, and the products of both."""
+        """Return two groups of factors of a step, with their places, and both products."""
         groups = [[factors[at] for at in group] for group in self.plan.groups[k]]
         products = []
         for group in groups:
@@ -189,7 +189,7 @@ class _Elimination:
         return groups, products
 
     def _contracted(self, first, second, keep):
-        """Sum of the product of two factors over shared axes that are not in `keep`."""
+        """Sum the product of two factors over shared axes that are not in `keep`."""
         if first is None:
             return second
         both = [s for s in first.axes if s in second.axes]
@@ -215,7 +215,7 @@ class _Elimination:
         return _Factor(total, axes)
 
     def _message(self, k):
-        """Sum of the products of a step over the states of its unit."""
+        """Sum the product of the factors of a step over the states of its unit."""
         factors = self._factors(k)
         groups, (product, second) = self._groups(factors, k)
         if second is None:
@@ -229,7 +229,7 @@ class _Elimination:
         return self._scaled(message) if message.axes and self.arithmetic.is_log else message
 
     def forward(self, keeps):
-        """The log-partition; messages are kept, or dropped once they are used."""
+        """Compute the log-partition; `keeps` says whether used messages are stored."""
         for k, separator in enumerate(self.plan.separators):
             self.messages[k] = self._message(k)
             if not separator:
@@ -243,7 +243,7 @@ class _Elimination:
         return math.fsum(self.constants)
 
     def _joints(self, k, ratio):
-        """Groups of factors of a step, and probabilities of the units of each group."""
+        """Yield groups of factors of a step, and joint probabilities of the units of a group."""
         groups, products = self.products.pop(k, None) or self._groups(self._factors(k), k)
         for group, product, partner in zip(groups, products, products[::-1], strict=True):
             if product is None:
@@ -281,7 +281,7 @@ class _Elimination:
                 )
 
     def _ratio(self, p, message):
-        """p / m, 0 where no state is possible; its logarithm if m is one."""
+        """Return p / m, 0 where no state is possible, or its logarithm if m is a logarithm."""
         m, out = self._aligned(message, p.axes), p.table
         if self.arithmetic.is_log:
             with np.errstate(divide="ignore"):
@@ -293,12 +293,12 @@ class _Elimination:
         return p
 
 
-# Neighbours that are looked at until the search for an order ends: some seconds.
+# Maximum number of neighbours that a search for an order visits: some seconds.
 MAX_NEIGHBOURS = 3 * 10**7
-# Entries of a table up to which Python's calls take longer than the sums: no other order is looked
-# for if tables are as small on average, and all factors of a step are in one group.
+# Entries of a table up to which Python's calls take longer than the sums. If tables are not larger
+# on average, no further order is tried; factors of such a step are in one group.
 MAX_SMALL_ENTRIES = 512
-# No machine has addresses for tables of more entries.
+# Logarithm of the largest number of entries that can be addressed.
 MAX_BITS = math.log2(maxsize // 8)
 
 
@@ -307,44 +307,44 @@ class EliminationPlan:
     """Order of elimination, its cliques and their sizes."""
 
     order: list  # list of int: unit of each step
-    # list of lists of int: for each step the later steps whose units its clique has, ascending
+    # list of lists of int: for each step, the later steps of the units of its clique, ascending
     separators: list
     sizes: list  # list of int: states of the unit of each step
     # list of lists of int: for each step the later steps to whose units its unit is coupled,
     # by the numbers of the units
     partners: list
     width: int  # units of the largest separator
-    # Logarithms of the numbers of entries of the largest clique and of all (this and the next).
+    # Logarithms of the numbers of entries, of the largest clique and of all cliques.
     log2_largest: float
     log2_total: float
-    # False if the search was given up: sizes are then lower bounds, and there is no order.
+    # False if the search was given up: then there is no order, and sizes are lower bounds.
     complete: bool = True
 
     @property
     def cost(self):
-        """Logarithm of the product of memory and time, but for factors that all orders share."""
+        """Logarithm of the product of memory and time, up to a constant."""
         return self.log2_largest + self.log2_total
 
     @property
     def n_message_entries(self):
-        """Entries of the tables that sums over units leave; infinite without an order."""
+        """Number of entries of all messages; infinite without an order."""
         if not self.complete:
             return math.inf
         return sum(map(self._size, self.separators))
 
     def n_bytes(self, averages):
-        """Largest memory in use at a time; averages need the messages of all steps at once."""
+        """Return the peak memory; averages need the messages of all steps at once."""
         if not self.complete:
             return 8 * 2.0 ** min(self.log2_total, 1000.0)
         messages, work = self._entries()
         if averages:
             return 8 * (sum(messages) + max(work, default=0) + max(messages, default=0))
-        waiting = most = 0
+        waiting = peak = 0
         for k, separator in enumerate(self.separators):
-            most = max(most, waiting + messages[k] + work[k])
+            peak = max(peak, waiting + messages[k] + work[k])
             waiting += messages[k] if separator else 0
             waiting -= sum(messages[c] for c in self.children[k])
-        return 8 * most
+        return 8 * peak
 
     @computed_once
     def children(self):
@@ -357,15 +357,15 @@ class EliminationPlan:
 
     @computed_once
     def groups(self):
-        """Two groups of the factors of each step: its field, its couplings, and its messages.
+        """Two groups of the factors of each step, numbered as field, couplings, messages.
 
-        Factors are numbered in this order, and come largest first. The products of both groups are
-        small; factors of a small clique are in one group.
+        Factors are assigned, largest first, such that the products of both groups stay small;
+        factors of a small clique are in one group.
         """
         return [self._groups_of(self._axes(k)) for k in range(len(self.order))]
 
     def _axes(self, k):
-        """Sets of the steps of the factors of a step."""
+        """Return, for each factor of a step, the set of steps of its units."""
         separators = [{*self.separators[c]} for c in self.children[k]]
         return [{k}, *({k, j} for j in self.partners[k]), *separators]
 
@@ -383,13 +383,13 @@ class EliminationPlan:
         return groups
 
     def _entries(self):
-        """Entries of the message of each step, and of the tables that are used to make it."""
+        """Count entries of the message of each step, and of the tables needed to compute it."""
         messages = list(map(self._size, self.separators))
         work = []
         for k, groups in enumerate(self.groups):
             axes = self._axes(k)
             small, large = sorted(self._size({k}.union(*(axes[f] for f in g))) for g in groups)
-            # Both products, copies of them as matrices, and probabilities of one.
+            # Both products, their copies as matrices, and probabilities of one group.
             work.append(2 * small + 4 * large)
         return messages, work
 
@@ -398,7 +398,7 @@ class EliminationPlan:
 
 
 def elimination_plan(n_states, edges, max_bits=MAX_BITS):
-    """The cheapest plan; incomplete if all have more than `2**max_bits` entries."""
+    """Return the cheapest plan; incomplete if all plans have more than `2**max_bits` entries."""
     n, edges, bits = len(n_states), np.asarray(edges, np.int64).reshape(-1, 2), np.log2(n_states)
     if not n:
         return EliminationPlan([], [], [], [], 0, 0.0, 0.0)
@@ -427,9 +427,9 @@ def elimination_plan(n_states, edges, max_bits=MAX_BITS):
 
 
 def _has_core(edges, n_units, k):
-    """Whether some units have k neighbours each among themselves: every width is at least k then.
+    """Whether a graph has a k-core, which implies that the width of each order is at least k.
 
-    Units with fewer neighbours are left out, in 1000 rounds at most: then it is not known.
+    Units with fewer neighbours are removed in at most 1000 rounds; False if these do not suffice.
     """
     for _ in range(1000):
         degree = np.bincount(edges.ravel(), minlength=n_units)
@@ -441,7 +441,7 @@ def _has_core(edges, n_units, k):
 
 
 def _band_order(edges, n):
-    """Order of units in which neighbours have close places."""
+    """Return an order of units in which neighbours are close."""
     graph = scipy.sparse.coo_array((np.ones(len(edges)), tuple(edges.T)), shape=(n, n)).tocsr()
     return scipy.sparse.csgraph.reverse_cuthill_mckee(
         (graph + graph.T).tocsr(), symmetric_mode=True
@@ -449,7 +449,7 @@ def _band_order(edges, n):
 
 
 def _cliques_of(order, neighbours, bits, max_bits):
-    """Unit, neighbours and bits of the clique of each step of a given order, while of use."""
+    """Yield (unit, neighbours, bits) of the clique of each step of an order, up to a total size."""
     place = dict(zip(order, range(len(order)), strict=True))
     waiting, n_entries = [[] for _ in order], 0.0
     for v in order:
@@ -466,7 +466,7 @@ def _cliques_of(order, neighbours, bits, max_bits):
 
 
 def _plan(n_states, cliques, neighbours):
-    """The plan of the cliques of all steps; incomplete if some are missing."""
+    """Make the plan from the cliques of all steps; incomplete if some are missing."""
     cliques, n_units = list(cliques), len(n_states)
     sizes = np.array([bits for _, _, bits in cliques])
     largest = float(sizes.max(initial=0.0))
@@ -483,9 +483,9 @@ def _plan(n_states, cliques, neighbours):
 
 
 class _MinFill:
-    """Graph that loses one unit after the other, with the fill of each that is left.
+    """A graph from which units are eliminated, with the fill of each remaining unit.
 
-    The fill of a unit is the number of pairs of states of neighbours that are not neighbours.
+    The fill of a unit is the number of pairs of states of its neighbours that are not adjacent.
     """
 
     def __init__(self, neighbours, n_states):
@@ -516,7 +516,7 @@ class _MinFill:
         return self.fill[v], -sum(map(self.bits.__getitem__, around), self.bits[v]), v
 
     def cliques(self, max_bits):
-        """Unit, neighbours and bits of the clique of each step, while of use."""
+        """Yield (unit, neighbours, bits) of the clique of each step, up to a total size."""
         n_entries = 0.0
         while self.heap and self.work <= MAX_NEIGHBOURS and n_entries <= 2.0**max_bits:
             key = heapq.heappop(self.heap)
@@ -535,13 +535,13 @@ class _MinFill:
             if u in new:
                 self.fill[u] = self._fill(u)
             else:
-                # It was a neighbour of all others around, and v of none that u has elsewhere.
+                # u was adjacent to all of `around`, and v to no other neighbour of u.
                 elsewhere = self._states_of(self.neighbours[u] - around)
                 self.fill[u] -= self.fill[v] + self.states[v] * elsewhere
             heapq.heappush(self.heap, self._key(u))
 
     def _join(self, around):
-        """Make all units around neighbours; return the new neighbours of each that has some."""
+        """Connect all units in `around`; return the new neighbours of units that have some."""
         new = {u: around - self.neighbours[u] - {u} for u in around}
         new = {u: added for u, added in new.items() if added}
         self.work += len(new) * len(around)

@@ -1,8 +1,8 @@
-"""Gauges: parameters of machines with groups of states that differ, and probabilities that do not.
+"""Gauges: different parameters of machines with groups of states, with the same probabilities.
 
 Zero-sum: the couplings of each pair and the field of each position have mean zero over the states
-of either position. Lattice gas: everything of a reference state of each position is zero. Absent
-positions (gaps that are ignored) break the symmetry: then probabilities do change.
+of either position. Lattice gas: couplings and field of a reference state of each position are zero.
+Absent positions (gaps that are ignored) break the symmetry: then probabilities change.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ GAUGES = ("zero-sum", "lattice")
 
 
 class PositionStates:
-    """Flat states of positions of these sizes."""
+    """Concatenated states of positions with these numbers of states."""
 
     def __init__(self, sizes):
         self.sizes = np.asarray(sizes)
@@ -19,29 +19,29 @@ class PositionStates:
         self.position = np.repeat(np.arange(len(self.sizes)), self.sizes)
 
     def means(self, array):
-        """Means over the states of each position, along the last axis."""
+        """Average over the states of each position, along the last axis."""
         return np.add.reduceat(array, self.first, axis=-1) / self.sizes
 
     def zero_sum(self, array):
-        """The array less these means."""
+        """Subtract the means over the states of each position."""
         return array - self.means(array)[..., self.position]
 
     def softmax(self, fields):
-        """Probabilities of the states of each position, along the last axis."""
+        """Compute probabilities of the states of each position, along the last axis."""
         largest = np.maximum.reduceat(fields, self.first, axis=-1)
         p = np.exp(fields - largest[..., self.position])
         p /= np.add.reduceat(p, self.first, axis=-1)[..., self.position]
         return p
 
     def log_softmax(self, fields):
-        """Logarithms of these probabilities."""
+        """Compute the logarithms of `softmax`."""
         logs = fields - np.maximum.reduceat(fields, self.first, axis=-1)[..., self.position]
         logs -= np.log(np.add.reduceat(np.exp(logs), self.first, axis=-1))[..., self.position]
         return logs
 
 
 def in_gauge(couplings, field, sizes, gauge, reference=0):
-    """Couplings and fields in a gauge, from arrays that may have further axes in front."""
+    """Transform couplings and fields to a gauge; arrays may have further leading axes."""
     positions = PositionStates(sizes)
     if reference >= positions.sizes.min():
         raise ValueError(f"reference must be a state of every group, got {reference}.")
@@ -61,5 +61,5 @@ def in_gauge(couplings, field, sizes, gauge, reference=0):
 
 
 def position_in_zero_sum(couplings, groups):
-    """The couplings of one position, (q_i, n_states), in the zero-sum gauge."""
+    """Transform the couplings of one position, (q_i, n_states), to the zero-sum gauge."""
     return groups.zero_sum(couplings - couplings.mean(0))

@@ -1,16 +1,16 @@
-"""Exact sums over the states of a graph: of narrow parts in rounds, then one unit after another.
+"""Exact sums over the states of a graph: narrow parts in rounds, then one unit after another.
 
-A unit with no more than two neighbours is summed over: what remains is a field on its neighbour, or
-a table over both, which adds to the table of their edge. In each round this is done at once for
-many units, no two of them neighbours, a third of a chain or more, so that a million units take some
-forty rounds. Units that are left, the core, have more neighbours, and are eliminated one after the
-other (`fastmf.models._elimination`); graphs of width two have no core. In the opposite order the
-joint probabilities of a unit and its neighbours follow from
+The sum over a unit with at most two neighbours gives a field on its neighbour, or a table over
+both, which is added to the table of their edge. Each round eliminates many units at once, no two of
+them neighbours, a third of a chain or more, so that a million units take some forty rounds. The
+remaining units, the core, have more neighbours, and are eliminated one after the other
+(`fastmf.models._elimination`); graphs of width two have no core. In the opposite order the joint
+probabilities of a unit and its neighbours follow from
 
     p(x, y, z) = p(x | y, z) p(y, z)
 
-once p(y, z) is known. Units have equal numbers of states: states are added to smaller units
-with the log-weight -inf.
+once p(y, z) is known. Smaller units are padded to equal numbers of states by states with the
+log-weight -inf.
 """
 
 from functools import partial
@@ -21,44 +21,44 @@ import numpy as np
 from fastmf.models._elimination import MAX_BITS, elimination_plan, sum_over_states
 from fastmf.models._state_tables import Marginals, Restriction, Tables
 
-# Entries of the tables of all rows up to which units are eliminated; and steps of all rows, each of
-# one unit or of a round, which is also the number of edges up to which an order is sought.
+# Maximum number of entries of the tables of all rows for elimination; maximum number of steps of
+# all rows, each of one unit or of a round, and of edges for which an order is searched.
 MAX_ENTRIES, MAX_ELIMINATIONS = 2**25, 8000
 
 
 class GraphSums:
-    """Sums over all `Tables` with the same edges and numbers of allowed states, one at least each.
+    """Sums over `Tables` with given edges and numbers of allowed states, at least 1.
 
-    With less memory than `n_bytes` sums are not to be made. `max_bits` is the logarithm of the
-    largest number of entries of use: see `plan.complete`.
+    Sums need the memory `n_bytes`. `max_bits` is the logarithm of the largest acceptable number of
+    entries: see `plan.complete`.
     """
 
     def __init__(self, n_states, edges, max_bytes, max_bits=MAX_BITS):
         free = n_states > 1
         edges = (np.cumsum(free) - 1)[edges[free[edges].all(1)]]
-        n_states, self._most = n_states[free], int(n_states.max(initial=1))
-        self._reduction = reduction_of(len(n_states), edges, self._most, max_bytes / 32)
+        n_states, self._max_states = n_states[free], int(n_states.max(initial=1))
+        self._reduction = reduction_of(len(n_states), edges, self._max_states, max_bytes / 32)
         rounds = self._reduction.rounds
-        most_edges = max((len(done.edges) for done in rounds), default=0)
-        tables = 2 * n_entries_of(rounds, self._most) + 4 * most_edges * float(self._most) ** 2
+        max_edges, q = max((len(r.edges) for r in rounds), default=0), self._max_states
+        tables = 2 * n_entries_of(rounds, q) + 4 * max_edges * float(q) ** 2
         self._round_bytes = 8 * tables
         core = n_states[self._reduction.core]
         self.plan = elimination_plan(core, self._reduction.edges, max_bits)
 
     def n_bytes(self, averages):
-        """Memory that sums take, with averages or the most probable state, or without."""
+        """Return the memory that sums need, with or without averages or the best state."""
         return self._round_bytes + self.plan.n_bytes(averages)
 
     @property
     def n_entries(self):
-        """Entries as a measure of time: all tables of rounds, and messages twice."""
-        rounds = n_entries_of(self._reduction.rounds, self._most)
+        """Number of entries as a measure of time: all tables of rounds, and messages twice."""
+        rounds = n_entries_of(self._reduction.rounds, self._max_states)
         return rounds + 2.0 * self.plan.n_message_entries
 
     def marginals(self, tables, averages=True, maximum=False):
-        """The `Marginals` over all states with positive weights.
+        """Compute the `Marginals` over all states with positive weights.
 
-        With `maximum`, the most probable state takes all the weight.
+        With `maximum`, the most probable state has all the weight.
         """
         possible = Restriction(tables)
         options = {"averages": averages, "maximum": maximum}
@@ -71,7 +71,7 @@ class GraphSums:
 
 
 def is_small(graph, n_rows=1):
-    """Whether an order of elimination is sought for `n_rows` rows of a `PairwiseGraph`."""
+    """Whether a `PairwiseGraph` is small enough to search an order of elimination for rows."""
     n_units, n_edges = len(graph.n_states), len(graph.edges)
     if max(n_units * n_rows, n_edges) <= MAX_ELIMINATIONS:
         return True
@@ -83,9 +83,9 @@ def is_small(graph, n_rows=1):
 
 
 def eliminated(tables, max_entries, plans, mode=False):
-    """Exact `Marginals` of a graph, zeros if no state is possible; None if its tables are large.
+    """Compute `Marginals` of a graph, zeros if no state is possible; None if tables are large.
 
-    With `mode`, the most probable state takes all the weight.
+    With `mode`, the most probable state has all the weight.
     """
     no_state = Marginals(-np.inf, np.zeros(len(tables.fields)), np.zeros(len(tables.couplings)))
     n_possible = np.bincount(tables.units, tables.fields > -np.inf, len(tables.sizes))
@@ -102,15 +102,15 @@ def eliminated(tables, max_entries, plans, mode=False):
     return no_state if marginals.units is None else marginals
 
 
-# Rounds end once they have gone through this many times the units of the graph. Rounds of trees and
-# rings take 3; but in a long ladder only the units at its ends have two neighbours.
+# Maximum number of visits of units in rounds, per unit of the graph. Trees and rings take 3; but in
+# a long ladder only the units at its ends have two neighbours.
 MAX_VISITS = 20
 
 
 class Round(NamedTuple):
-    """Units that are summed over at once, by their numbers of neighbours, 0 to 2."""
+    """Units that are eliminated at once, by their numbers of neighbours, 0 to 2."""
 
-    alone: np.ndarray  # int (n_alone,)
+    isolated: np.ndarray  # int (n_isolated,)
     leaves: np.ndarray  # int (n_leaves, 3): unit, neighbour and number of the edge
     # int (n_inner, 5): unit, its neighbours, the smaller number first, and the numbers of both
     # edges
@@ -122,17 +122,17 @@ class Round(NamedTuple):
 
 
 class Reduction(NamedTuple):
-    """Rounds, and the graph that they leave."""
+    """Rounds, and the remaining graph."""
 
     rounds: list  # list of Round
-    core: np.ndarray  # int (n_core,): units that are left, ascending
+    core: np.ndarray  # int (n_core,): remaining units, ascending
     edges: np.ndarray  # int (n_edges, 2): edges between them, by their places in `core`
 
 
 def reduction_of(n_units, edges, n_states=2, max_entries=np.inf):
-    """The `Reduction` of a graph; without rounds if these leave most, or have more entries.
+    """Compute the `Reduction` of a graph, in which the smaller unit of each edge comes first.
 
-    The smaller unit of each edge comes first.
+    It has no rounds if these would leave most units, or need more than `max_entries`.
     """
     given = edges = np.asarray(edges, np.int64).reshape(-1, 2)
     remaining = np.ones(n_units, bool)
@@ -149,14 +149,14 @@ def reduction_of(n_units, edges, n_states=2, max_entries=np.inf):
         chosen[np.where(first_loses, both[:, 0], both[:, 1])] = False
         rounds.append(_round(edges, chosen, degree, n_units))
         edges, remaining = _edges_after(rounds[-1]), remaining & ~chosen
-    # Only the corners of a grid would be left out.
+    # Rounds that remove few units, such as the corners of a grid, are not worth their time.
     if n_entries_of(rounds, n_states) > max_entries or remaining.sum() > n_units / 2:
         return Reduction([], np.arange(n_units), given)
     return Reduction(rounds, np.flatnonzero(remaining), (np.cumsum(remaining) - 1)[edges])
 
 
 def _round(edges, chosen, degree, n_units):
-    """The `Round` of some units, no two of them neighbours."""
+    """Make the `Round` of some units, no two of them neighbours."""
     at = chosen[edges]
     touched = np.flatnonzero(at.any(1))
     second = at[touched, 1].astype(np.int64)
@@ -173,44 +173,44 @@ def _round(edges, chosen, degree, n_units):
         edges[retained, 0] * n_units + edges[retained, 1], inner[:, 1] * n_units + inner[:, 2]
     ])  # fmt: skip
     unique, number = np.unique(keys, return_inverse=True)
-    alone = np.flatnonzero(chosen & (degree == 0))
+    isolated = np.flatnonzero(chosen & (degree == 0))
     number = number.reshape(-1)
     retained = np.stack([retained, number[: len(retained)]], 1)
-    return Round(alone, leaves, inner, retained, number[len(retained) :], len(unique), edges)
+    return Round(isolated, leaves, inner, retained, number[len(retained) :], len(unique), edges)
 
 
-def _edges_after(done):
-    """Edges after a round, in the order of their numbers."""
-    after = np.empty((done.n_edges, 2), np.int64)
-    after[done.retained[:, 1]] = done.edges[done.retained[:, 0]]
-    after[done.made] = done.inner[:, 1:3]
+def _edges_after(round_):
+    """Return the edges after a round, in the order of their numbers."""
+    after = np.empty((round_.n_edges, 2), np.int64)
+    after[round_.retained[:, 1]] = round_.edges[round_.retained[:, 0]]
+    after[round_.made] = round_.inner[:, 1:3]
     return after
 
 
 def n_entries_of(rounds, n_states):
-    """Entries of the tables of all units."""
-    n_inner = sum(len(done.inner) for done in rounds)
-    n_others = sum(len(done.leaves) + len(done.alone) for done in rounds)
+    """Count the entries of the tables of all units of rounds."""
+    n_inner = sum(len(r.inner) for r in rounds)
+    n_others = sum(len(r.leaves) + len(r.isolated) for r in rounds)
     return n_inner * float(n_states) ** 3 + n_others * float(n_states) ** 2
 
 
 def sum_in_rounds(tables, reduction, sum_core, averages=True, maximum=False):
-    """The `Marginals` of `tables`; with `maximum`, the most probable state takes all the weight.
+    """Compute the `Marginals` of `tables`; with `maximum`, the best state has all the weight.
 
-    `sum_core` does the same for tables of the core.
+    sum_core(tables) does the same for tables of the core.
     """
     if not reduction.rounds:
         return sum_core(tables)
-    # Arrays of equal numbers of states: added ones have the log-weight -inf.
+    # Pad units to equal numbers of states: added states have the log-weight -inf.
     first, second = tables.edges.T
     exists = np.arange(tables.sizes.max(initial=1)) < tables.sizes[:, None]
     pair_exists = exists[first][:, :, None] & exists[second][:, None, :]
     fields, couplings = np.full(exists.shape, -np.inf), np.zeros(pair_exists.shape)
     fields[exists], couplings[pair_exists] = tables.fields, tables.couplings
     log_partition, rounds = 0.0, []
-    for done in reduction.rounds:
+    for round_ in reduction.rounds:
         messages, conditionals = [], []
-        for clique in _cliques(done, fields, couplings):
+        for clique in _cliques(round_, fields, couplings):
             message = (_log_maximum if maximum else _log_sum)(clique)
             largest = message.max(tuple(range(1, message.ndim)))
             if (largest == -np.inf).any():
@@ -219,7 +219,7 @@ def sum_in_rounds(tables, reduction, sum_core, averages=True, maximum=False):
             message -= largest.reshape(-1, *[1] * (message.ndim - 1))
             messages.append(message)
             conditionals.append(clique if averages else None)
-        couplings = _pass_on(done, messages, fields, couplings)
+        couplings = _pass_on(round_, messages, fields, couplings)
         rounds.append(conditionals)
     in_core = exists[reduction.core]
     first, second = reduction.edges.T
@@ -235,13 +235,13 @@ def sum_in_rounds(tables, reduction, sum_core, averages=True, maximum=False):
     of_core = np.zeros(in_core.shape)
     of_core[in_core] = core.units
     units[reduction.core], pairs[pair_in_core] = of_core, core.pairs
-    for done in reversed(reduction.rounds):
-        pairs = _joint(done, rounds.pop(), units, pairs)
+    for round_ in reversed(reduction.rounds):
+        pairs = _joint(round_, rounds.pop(), units, pairs)
     return Marginals(log_partition, units[exists], pairs[pair_exists])
 
 
 def _log_sum(clique):
-    """Log-sum over the states of units; the clique becomes exp(clique - log-sum)."""
+    """Return the log-sum over the states of units; the clique becomes exp(clique - log-sum)."""
     message = clique.max(1, keepdims=True)
     message[message == -np.inf] = 0
     clique -= message
@@ -256,7 +256,7 @@ def _log_sum(clique):
 
 
 def _log_maximum(clique):
-    """Maximum over the states of units; the clique becomes 1 at the first largest one, or 0."""
+    """Return the maximum over the states of units; the clique becomes its indicator."""
     best = clique.argmax(1)[:, None]
     message = np.take_along_axis(clique, best, 1)
     clique[:] = 0
@@ -264,43 +264,43 @@ def _log_maximum(clique):
     return message.squeeze(1)
 
 
-def _cliques(done, fields, couplings):
-    """Sums of all that mentions the units of a round: (units, states, states of neighbours)."""
-    unit, neighbour, edge = done.leaves.T
+def _cliques(round_, fields, couplings):
+    """Sum log-weights with the units of a round: (units, states, states of neighbours)."""
+    unit, neighbour, edge = round_.leaves.T
     leaves = fields[unit][:, :, None] + _from(couplings, edge, unit < neighbour)
-    unit, first, second, to_first, to_second = done.inner.T
+    unit, first, second, to_first, to_second = round_.inner.T
     by_first = fields[unit][:, :, None] + _from(couplings, to_first, unit < first)
     by_second = _from(couplings, to_second, unit < second)
-    return fields[done.alone], leaves, by_first[..., None] + by_second[:, :, None, :]
+    return fields[round_.isolated], leaves, by_first[..., None] + by_second[:, :, None, :]
 
 
 def _from(tables, edge, is_first):
-    """Tables of some edges, with the states of one of their units first."""
+    """Return tables of some edges, with the states of one of their units first."""
     tables = tables[edge]
     return np.where(is_first[:, None, None], tables, tables.swapaxes(1, 2))
 
 
-def _pass_on(done, messages, fields, couplings):
+def _pass_on(round_, messages, fields, couplings):
     """Add messages to the fields, in place, and to the couplings after the round."""
-    np.add.at(fields, done.leaves[:, 1], messages[1])
-    after = np.zeros((done.n_edges, *couplings.shape[1:]))
-    after[done.retained[:, 1]] = couplings[done.retained[:, 0]]
-    np.add.at(after, done.made, messages[2])
+    np.add.at(fields, round_.leaves[:, 1], messages[1])
+    after = np.zeros((round_.n_edges, *couplings.shape[1:]))
+    after[round_.retained[:, 1]] = couplings[round_.retained[:, 0]]
+    np.add.at(after, round_.made, messages[2])
     return after
 
 
-def _joint(done, conditionals, units, after):
-    """Probabilities of pairs before a round from the pairs after it; its units are set in place."""
-    alone, leaves, inner = conditionals
-    units[done.alone] = alone
-    before = np.empty((len(done.edges), *after.shape[1:]))
-    before[done.retained[:, 0]] = after[done.retained[:, 1]]
-    unit, neighbour, edge = done.leaves.T
+def _joint(round_, conditionals, units, after):
+    """Compute probabilities of pairs before a round from pairs after it, and set its units."""
+    isolated, leaves, inner = conditionals
+    units[round_.isolated] = isolated
+    before = np.empty((len(round_.edges), *after.shape[1:]))
+    before[round_.retained[:, 0]] = after[round_.retained[:, 1]]
+    unit, neighbour, edge = round_.leaves.T
     leaves *= units[neighbour][:, None, :]
     units[unit] = leaves.sum(2)
     before[edge] = np.where((unit < neighbour)[:, None, None], leaves, leaves.swapaxes(1, 2))
-    unit, first, second, to_first, to_second = done.inner.T
-    inner *= after[done.made][:, None]
+    unit, first, second, to_first, to_second = round_.inner.T
+    inner *= after[round_.made][:, None]
     units[unit] = inner.sum((2, 3))
     for neighbour, edge, axis in ((first, to_first, 3), (second, to_second, 2)):
         pair = inner.sum(axis)

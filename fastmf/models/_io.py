@@ -1,6 +1,6 @@
 """Base class of models, and their files: arrays in one .npz without pickles, written atomically.
 
-Members are read one by one, each once its header says that it fits.
+Members are read one by one, each after its header has been checked.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ MODELS: dict[str, type] = {}
 
 
 def check_folder(path):
-    """Raise unless there is a folder for a file."""
+    """Raise unless the folder of a file exists."""
     file_path("path", path)
     if not Path(path).parent.is_dir():
         raise FileNotFoundError(f"{path}: there is no folder {Path(path).parent}.")
@@ -35,7 +35,7 @@ def check_folder(path):
 
 @contextmanager
 def replacing(path):
-    """A temporary binary file that replaces `path` atomically once it is written."""
+    """Open a temporary binary file that replaces `path` atomically when it is closed."""
     path = file_path("path", path)
     check_folder(path)
     _remove_leftovers(path)
@@ -45,7 +45,7 @@ def replacing(path):
             yield file
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp makes private files; a model gets the permissions that any new file would.
+        # mkstemp makes private files; give a model the permissions of any new file.
         mask = os.umask(0)
         os.umask(mask)
         os.chmod(temporary, 0o666 & ~mask)
@@ -58,7 +58,7 @@ def replacing(path):
 def _remove_leftovers(path):
     """Remove temporary files of `path` that a killed process left more than a day ago."""
     for file in path.parent.glob(f"{escape(path.name)}.{8 * '[a-z0-9_]'}.tmp"):
-        with suppress(OSError):  # another process removes it, or has put it in its place
+        with suppress(OSError):  # another process has removed or renamed it
             if time.time() - file.stat().st_mtime > 86400:
                 file.unlink()
 
@@ -73,7 +73,7 @@ def write_arrays(path, arrays):
 
 
 def plain(value):
-    """NumPy's numbers as Python's, for JSON, which encodes no other types than Python's own."""
+    """Convert NumPy scalars to Python numbers, for JSON."""
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{value!r:.60} is neither a number nor text.")
@@ -83,9 +83,9 @@ def plain(value):
 
 
 def field_to_arrays(name, value):
-    """A field of a model as arrays: a matrix, sparse or not, a number, a prior, or a tuple.
+    """Convert a field of a model to arrays: a matrix, sparse or not, number, prior, or tuple.
 
-    A prior is its registered name, and its fields under `name.field`.
+    A prior is stored as its registered name, and its fields under `name.field`.
     """
     if isinstance(value, np.ndarray | float):
         return {name: np.asarray(value)}
@@ -108,7 +108,7 @@ def field_to_arrays(name, value):
 
 
 def prior_from_arrays(name, arrays):
-    """The prior that `field_to_arrays` wrote, in an `Archive`."""
+    """Read the prior that `field_to_arrays` wrote from an `Archive`."""
     kind, *count = _kind(name, arrays)
     if count:
         return Concatenated(*(prior_from_arrays(f"{name}.{i}", arrays) for i in range(*count)))
@@ -124,7 +124,7 @@ def prior_from_arrays(name, arrays):
 
 
 def _numbers(name, arrays):
-    """A field of a prior: NaN is none."""
+    """Read a field of a prior, which must not have NaN."""
     values = arrays.member(name, "fiub")
     if np.isnan(values).any():
         raise ValueError(f"member {shown(name)} must hold numbers, got NaN.")
@@ -132,7 +132,7 @@ def _numbers(name, arrays):
 
 
 def _kind(name, arrays):
-    """The kind of a field; if it has parts, also their number."""
+    """Read the kind of a field, and the number of its parts, if any."""
     n_texts = 2 if arrays.header(name)[0] == (2,) else 1
     kind, *count = arrays.texts(name, n_texts)
     for text in count:
@@ -144,7 +144,7 @@ def _kind(name, arrays):
 
 
 def field_from_arrays(name, arrays):
-    """The field that `field_to_arrays` wrote, in an `Archive`."""
+    """Read the field that `field_to_arrays` wrote from an `Archive`."""
     shape, dtype = arrays.header(name)
     if dtype.kind != "U":
         # Couplings of groups may be given with four axes, but have two in models and files.
@@ -158,7 +158,7 @@ def field_from_arrays(name, arrays):
 
 
 def model_to_arrays(model):
-    """A model as named arrays."""
+    """Convert a model to named arrays."""
     arrays = {"model": np.array([type(model).__name__])}
     for field in dataclasses.fields(model):
         arrays |= field_to_arrays(field.name, getattr(model, field.name))
@@ -166,7 +166,7 @@ def model_to_arrays(model):
 
 
 def model_from_arrays(arrays):
-    """The model that `model_to_arrays` wrote, in an `Archive`."""
+    """Read the model that `model_to_arrays` wrote from an `Archive`."""
     (name,) = arrays.texts("model", 1)
     if name not in MODELS:
         raise ValueError(f"it holds {shown(name)}, expected one of {', '.join(MODELS)}.")
@@ -194,11 +194,11 @@ class Model:
         write_arrays(path, model_to_arrays(self))
 
     def parameters(self):
-        """The fields, by name: what learning changes."""
+        """Return the fields by name, which learning changes."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
     def rebuilt(self, **parameters):
-        """A model of the same kind with these parameters."""
+        """Make a model of the same kind with these parameters."""
         return type(self)(**parameters)
 
     @computed_once
@@ -218,11 +218,11 @@ def load(path, *, max_bytes=None):
     Parameters
     ----------
     path : str or path
-        An .npz file. Nothing in it is executed. In the file of an estimator (`fastmf train` writes
-        one) its `model_` is read.
+        An .npz file. Nothing in it is executed. From the file of an estimator (`fastmf train`
+        writes one) its `model_` is read.
     max_bytes : int, optional
-        Largest memory that its arrays may take; default the size of the file, which is enough for
-        what `save` writes, or 1 GiB, for a file that was compressed later.
+        Largest memory of its arrays; default the size of the file, which is enough for files that
+        `save` wrote, or 1 GiB, for a file that was compressed later.
 
     Returns
     -------
@@ -232,9 +232,9 @@ def load(path, *, max_bytes=None):
     Raises
     ------
     ValueError
-        If the file is damaged, truncated, not a model, or would take more memory.
+        If the file is damaged, truncated, not a model, or needs more memory.
     LookupError
-        If its units have a prior that is neither of this package nor registered.
+        If its units have a prior that is neither part of this package nor registered.
     OSError
         If the file cannot be read.
 
@@ -251,7 +251,7 @@ def load(path, *, max_bytes=None):
         return model_from_arrays(arrays)
 
 
-# Compressed arrays may take this memory, or the size of the file: `save` writes uncompressed ones.
+# Default limit of memory, if the file is smaller: `save` writes uncompressed files.
 MIN_MEMORY_BYTES = 2**30
 
 _HEADERS = {
@@ -269,29 +269,29 @@ _KINDS = {
 
 
 class UnknownPrior(LookupError):
-    """The prior of units in a file is neither of this package nor registered."""
+    """The prior of units in a file is neither part of this package nor registered."""
 
 
 def memory_limit(n_file_bytes, max_bytes):
-    """Largest memory of the arrays of a file: `max_bytes`, or what any honest file needs."""
+    """Return the largest memory of the arrays of a file, `max_bytes` or its default."""
     return max(MIN_MEMORY_BYTES, n_file_bytes) if max_bytes is None else max_bytes
 
 
 def shown(value, length=60):
-    """A value in a message: on one line, of bounded length."""
-    # Slices of text first: a name of megabytes would be copied several times.
+    """Format a value for a message: on one line, with bounded length."""
+    # Slice text first: a name of megabytes would be copied several times.
     text = repr(value[: length + 1] if isinstance(value, str) else value)
     return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
 def reason(error):
-    """Message of an error, on one line of bounded length."""
+    """Return the message of an error, on one line with bounded length."""
     text = "" if isinstance(error, KeyError) else " ".join(str(error)[:1000].split())
     return text[:200] or shown(error, 200)
 
 
 def read_header(stream):
-    """Shape and dtype at the beginning of an array in NumPy's format."""
+    """Read shape and dtype at the beginning of an array in NumPy's format."""
     version = np.lib.format.read_magic(stream)
     if version not in _HEADERS:
         raise ValueError(f"its header has the version {version}, which is unknown.")
@@ -300,10 +300,10 @@ def read_header(stream):
 
 
 class Archive:
-    """Named arrays of an .npz file, which take at most `max_bytes` of memory (`memory_limit`)."""
+    """Named arrays of an .npz file, with at most `max_bytes` of memory (`memory_limit`)."""
 
     def __init__(self, file, max_bytes=None):
-        # NumPy takes anything else for a pickle, and its message would be about pickles.
+        # NumPy would treat other files as pickles, and raise an error about pickles.
         if file.read(2) != b"PK":
             raise ValueError("not an .npz archive")
         self._zip, self.prefix = zipfile.ZipFile(file), ""
@@ -317,7 +317,7 @@ class Archive:
         self._read_bytes = {}
 
     def under(self, prefix):
-        """The members whose names begin with "prefix/", without that."""
+        """Return the members whose names begin with "prefix/", without the prefix."""
         part = object.__new__(Archive)
         part.__dict__.update(vars(self), prefix=f"{self.prefix}{prefix}/")
         return part
@@ -329,15 +329,15 @@ class Archive:
                 yield name.removeprefix(self.prefix)
 
     def __contains__(self, name):
-        """Whether there is such a member."""
+        """Whether there is a member of this name."""
         return self.prefix + name in self._members
 
     def __getitem__(self, name):
-        """A member of numbers or text, of any shape."""
+        """Read a member of numbers or text, of any shape."""
         return self.member(name, "fiubU")
 
     def header(self, name):
-        """Shape and dtype of a member, without its values."""
+        """Read shape and dtype of a member, without its values."""
         info = self._info(name)
         full = self.prefix + name
         self._read_bytes[full] = info.file_size
@@ -371,11 +371,11 @@ class Archive:
             )
 
     def member(self, name, kinds="f", shape=None, dtype=None, low=None, high=np.inf):
-        """An array of certain kinds of values, and of a certain shape."""
+        """Read an array; raise unless its kind, shape, type and range are as expected."""
         self.check(name, kinds, shape, dtype)
         with self._zip.open(self._info(name)) as stream:
             array = np.lib.format.read_array(stream, allow_pickle=False)
-            stream.read(1)  # the checksum is compared at the end
+            stream.read(1)  # at its end the checksum is verified
         if low is not None:
             wrong = array[~(np.isfinite(array) & (low <= array) & (array <= high))]
             if wrong.size:
@@ -386,7 +386,7 @@ class Archive:
         return array
 
     def texts(self, name, n=None):
-        """A member of several texts, as a list."""
+        """Read a member of several texts as a list."""
         return [str(text) for text in self.member(name, "U", (n,))]
 
     def _info(self, name):
@@ -402,7 +402,7 @@ def _shape(shape):
 
 @contextmanager
 def reading(path, what, max_bytes=None):
-    """The `Archive` of a file; faults of the file or its members are errors of one line."""
+    """Open the `Archive` of a file; faults of the file or its members raise one-line errors."""
     with open(file_path("path", path), "rb") as file:
         # The zip and header parsers raise exceptions of many types for damaged bytes, and their
         # messages may contain the whole file.

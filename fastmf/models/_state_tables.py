@@ -1,7 +1,7 @@
 """The graph of a fully visible machine, and log-weights of the states of its units and edges.
 
-A group of states is one unit here. States of all units stand one after the other in flat arrays,
-and so do the tables of all edges.
+A group of states is one unit here. The states of all units are concatenated in flat arrays, and so
+are the tables of all edges.
 """
 
 import math
@@ -19,7 +19,7 @@ from fastmf.priors._protocol import has_log_prob, n_units, parts_of
 from fastmf.priors._queries import state_counts, support
 from fastmf.priors.categorical import Categorical
 
-# The exponential of a larger logarithm is infinite.
+# Largest logarithm whose exponential is finite.
 MAX_LOG = math.log(np.finfo(np.float64).max)
 
 
@@ -34,7 +34,7 @@ class Tables(NamedTuple):
 
     @classmethod
     def of(cls, fields, edges, couplings):
-        """Tables of arrays for each unit and each edge."""
+        """Make tables from an array for each unit and for each edge."""
         sizes = np.fromiter(map(len, fields), np.int64, len(fields))
         flat = (np.concatenate([np.zeros(0), *map(np.ravel, part)]) for part in (fields, couplings))
         return cls(sizes, np.asarray(edges, np.int64).reshape(-1, 2), *flat)
@@ -50,7 +50,7 @@ class Tables(NamedTuple):
         return np.repeat(np.arange(len(self.sizes)), self.sizes)
 
     def pairs(self):
-        """Edge of each entry of the couplings, and the states of both units."""
+        """Return the edge of each entry of the couplings, and the states of both units."""
         rows, columns = self.sizes[self.edges].T
         n_entries = rows * columns
         edge = np.repeat(np.arange(len(self.edges)), n_entries)
@@ -60,7 +60,7 @@ class Tables(NamedTuple):
         return edge, row + first[edge], column + second[edge]
 
     def arrays(self):
-        """Views of the field of each unit and the coupling of each edge: two lists."""
+        """Return lists of views: the field of each unit, and the coupling of each edge."""
         shapes = self.sizes[self.edges]
         couplings = np.split(self.couplings, np.cumsum(shapes.prod(1)[:-1]))
         tables = zip(couplings, shapes.tolist(), strict=False)
@@ -80,13 +80,13 @@ class States(NamedTuple):
     """States of the units of a model, unit after unit."""
 
     sizes: np.ndarray  # int (n_units,)
-    # int (n_states,): number in the prior of the unit, or state of a group, that takes the value
+    # int (n_states,): column in the prior, of a unit or of a state of a group, that has the value
     columns: np.ndarray
     values: np.ndarray  # (n_states,): values in ascending order, or 1 for the states of a group
     weights: np.ndarray  # (n_states,): log-weights without couplings
 
     def possible(self, given, wanted):
-        """Whether each state agrees with the given values of the prior's units, by a mask."""
+        """Return whether each state agrees with values of the units of the prior under a mask."""
         unit = np.repeat(np.arange(len(self.sizes)), self.sizes)
         unit_of_column = np.empty(len(given), np.int64)
         unit_of_column[self.columns] = unit
@@ -98,10 +98,10 @@ class States(NamedTuple):
         return ~wrong & (elsewhere == 0)
 
     def couplings(self, graph):
-        """The flat couplings of a `PairwiseGraph` over these states."""
+        """Return the flat couplings of a `PairwiseGraph` over these states."""
         tables = Tables(self.sizes, graph.edges, self.weights, graph.values)
         edge, row, column = tables.pairs()
-        # Columns of units in the table of the graph: one, or one for each state of a group.
+        # Units have one column in the table of the graph, groups one for each state.
         within = self.columns - self.columns[tables.first][tables.units]
         width = 1 + within[np.cumsum(self.sizes) - 1]
         source = graph.offsets[edge] + within[column]
@@ -112,7 +112,7 @@ class States(NamedTuple):
         return couplings
 
     def means(self, marginals):
-        """Means of the values of the prior's units, and of their squares."""
+        """Compute means of the values of the units of the prior, and of their squares."""
         n = self.columns.max(initial=-1) + 1
         return [
             np.bincount(self.columns, marginals.units * self.values**power, n) for power in (1, 2)
@@ -120,7 +120,7 @@ class States(NamedTuple):
 
 
 def states_of_units(prior):
-    """The `States` of discrete units."""
+    """Make the `States` of discrete units."""
     sizes, columns, values, weights, first = [], [], [], [], 0
     for part in parts_of(prior):
         n = n_units(part)
@@ -150,13 +150,13 @@ def states_of_units(prior):
 
 
 def state_tables(model):
-    """The `Tables` and `States` of a BoltzmannMachine."""
+    """Make the `Tables` and `States` of a BoltzmannMachine."""
     states, graph = states_of_units(model.prior), pairwise_graph(model)
     return Tables(states.sizes, graph.edges, states.weights, states.couplings(graph)), states
 
 
 def one_row(name, value, model, missing=False):
-    """Values of the units of a machine, or None."""
+    """Check values of the units of a machine, one row, or None."""
     value = real_rows(name, value, model.n_units, np.float64, missing=missing)
     if value is not None and value.ndim != 1:
         raise ValueError(f"{name} must have shape ({model.n_units},), got {value.shape}.")
@@ -164,7 +164,7 @@ def one_row(name, value, model, missing=False):
 
 
 def allowed_states(model, clamp, states):
-    """Which `States` units may have when some are clamped."""
+    """Return which `States` are allowed if some units are clamped."""
     clamp = one_row("clamp", as_states("clamp", model.prior, clamp), model, missing=True)
     if clamp is None:
         return np.ones(len(states.values), bool)
@@ -178,7 +178,7 @@ def allowed_states(model, clamp, states):
 
 
 def with_all_pairs(tables):
-    """The same with tables of zeros for pairs without a coupling; edges are in order."""
+    """Add tables of zeros for pairs without a coupling; edges are in order."""
     n = len(tables.sizes)
     first, second = np.triu_indices(n, 1)
     coupled = np.zeros((n, n), bool)
@@ -190,7 +190,7 @@ def with_all_pairs(tables):
 
 
 def tables_of_factors(sizes, factors, names=None):
-    """Tables of the logarithms of factors, and of a constant factor.
+    """Convert logarithms of factors to tables, and return the sum of constant ones.
 
     A factor of three or more variables becomes a unit after all variables, with a state for each
     possible entry of its table, tied to the variables by couplings of -inf.
@@ -219,9 +219,9 @@ def tables_of_factors(sizes, factors, names=None):
 
 
 def machine_of_tables(tables):
-    """The machine of categorical units with these log-weights, and sparse couplings."""
+    """Make a machine of categorical units with these log-weights, and sparse couplings."""
     _, rows, columns = tables.pairs()
-    # Units with one state get another one, which is impossible.
+    # Units with one state receive a second state, which is impossible.
     is_single = tables.sizes == 1
     moved = np.arange(len(tables.fields)) + (np.cumsum(is_single) - is_single)[tables.units]
     sizes = tables.sizes + is_single
@@ -235,7 +235,7 @@ def machine_of_tables(tables):
 
 
 def factors_of(tables):
-    """Pairs of a list of units and a table of factors, whose product has these logarithms."""
+    """Return factors, as pairs (units, table), whose product has these logarithms."""
     fields, couplings = tables.arrays()
     scopes = [[k] for k in range(len(fields))] + tables.edges.tolist()
     return [
@@ -246,16 +246,16 @@ def factors_of(tables):
 
 
 def equal_factors(logs):
-    """Equal tables whose product has these logarithms; several where one would overflow."""
+    """Return equal tables whose product has these logarithms: several if one would overflow."""
     largest = abs(np.where(np.isinf(logs), 0, logs)).max()
     n_factors = max(1, math.ceil(largest / MAX_LOG))
     return [np.exp(np.asarray(logs) / n_factors)] * n_factors
 
 
 class Restriction:
-    """Tables over the possible states, those of weights above 0, of units that have several.
+    """Tables restricted to possible states, of positive weight, and to units with several of them.
 
-    `constant` is the log-weight of the units with one state.
+    `constant` is the log-weight of the units with one possible state.
     """
 
     def __init__(self, tables):
@@ -280,7 +280,7 @@ class Restriction:
         self._given = possible, free, row, column, entries
 
     def marginals(self, marginals):
-        """The marginals of all units and edges, from the marginals of `tables`."""
+        """Extend the marginals of the restricted `tables` to all units and edges."""
         marginals = marginals._replace(log_partition=marginals.log_partition + self.constant)
         if marginals.units is None or self._given is None:
             return marginals
@@ -293,11 +293,11 @@ class Restriction:
 
 
 def average_products(tables, states, marginals, squares):
-    """Means of products of the values of coupled units, and squares on the diagonal."""
+    """Compute means of products of the values of coupled units, and squares on the diagonal."""
     _, rows, columns = tables.pairs()
     products = marginals.pairs * states.values[rows] * states.values[columns]
     rows, columns, units = states.columns[rows], states.columns[columns], np.arange(len(squares))
-    if len(products):  # entries of one pair that follow one another
+    if len(products):  # sum consecutive entries of one pair
         changes = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
         starts = np.append(0, 1 + np.flatnonzero(changes))
         products, rows, columns = np.add.reduceat(products, starts), rows[starts], columns[starts]
@@ -312,18 +312,17 @@ class PairwiseGraph(NamedTuple):
     # int64 (n_edges, 2): pairs with a coupling that is not zero, each once, the smaller number
     # first, in lexicographic order
     edges: np.ndarray
-    # int64 (n_units,): number of states of each unit; 0 for units with a continuum of values, or
-    # with unknown values
+    # int64 (n_units,): number of states of each unit; 0 if its values are continuous or unknown
     n_states: np.ndarray
     # (offsets[-1],): the coupling of each edge. For categorical units i < j
     # ``values[offsets[e]:offsets[e + 1]].reshape(n_states[i], n_states[j])`` is the table of the
-    # logarithms; a unit that is no group has one row or column in it, which its value multiplies
+    # logarithms; a unit outside groups has one row or column, which its value multiplies
     values: np.ndarray
     offsets: np.ndarray  # int64 (n_edges + 1,)
 
 
 def pairwise_graph(model):
-    """The `PairwiseGraph` of a BoltzmannMachine with dense or sparse couplings."""
+    """Make the `PairwiseGraph` of a BoltzmannMachine with dense or sparse couplings."""
     rows, columns, values = _entries(model.couplings)
     n_states = state_counts(model.prior)
     upper = rows < columns
@@ -344,7 +343,7 @@ def pairwise_graph(model):
 
 
 def _entries(couplings):
-    """Rows, columns and values of the couplings that are not zero, row by row."""
+    """Return rows, columns and values of the couplings that are not zero, row by row."""
     if is_sparse(couplings):
         return stored(couplings)
     rows, columns = np.nonzero(couplings)

@@ -22,7 +22,7 @@ from fastmf.priors._protocol import is_unit_prior
 from fastmf.priors._scaling import at_temperature
 from fastmf.priors.concatenated import concatenate
 
-# Most units for which solvers of dense matrices make sparse couplings dense.
+# Maximum number of units for which solvers of dense matrices make sparse couplings dense.
 MAX_DENSE_UNITS = 4096
 
 
@@ -32,7 +32,7 @@ class Machine(Model):
     def at_temperature(self, temperature):
         """Divide couplings, fields, precisions and log-weights by a temperature.
 
-        The distribution is p^(1 / T), normalised; multiplicities of `Binomial` units stay.
+        The distribution becomes p^(1 / T), normalised; multiplicities of `Binomial` units stay.
 
         Parameters
         ----------
@@ -46,7 +46,7 @@ class Machine(Model):
         Raises
         ------
         TypeError
-            For spike-and-slab units, and users' own: p^(1 / T) is of another family.
+            For spike-and-slab units and users' priors: p^(1 / T) is of another family.
 
         Examples
         --------
@@ -75,12 +75,12 @@ class BoltzmannMachine(Machine):
     Parameters
     ----------
     couplings : array or SciPy sparse matrix of shape (n_units, n_units)
-        Symmetric, with zero diagonal; every pair is counted once in the exponent x'Jx / 2. Of
+        Symmetric, with zero diagonal; every pair is counted once in the exponent x'Jx / 2. For
         categorical units (n_states, n_states), or (n_groups, q, n_groups, q), with zeros within a
-        group; -inf forbids a pair of states. Sparse ones are kept as a `scipy.sparse.csr_array`
-        with sorted indices, and entries that are not stored are 0.
+        group; -inf forbids a pair of states. Sparse couplings are stored as a
+        `scipy.sparse.csr_array` with sorted indices; entries that are not stored are 0.
     prior : unit prior
-        The uncoupled units (unnormalised, see `fastmf.priors`).
+        Prior of the units (unnormalised, see `fastmf.priors`).
 
     Attributes
     ----------
@@ -149,7 +149,7 @@ class BoltzmannMachine(Machine):
         return f"BoltzmannMachine({', '.join(parts)})"
 
     def energy(self, x):
-        """Energy -x'Jx / 2 - log prior(x), so that p is proportional to exp(-energy).
+        """Compute the energy -x'Jx / 2 - log prior(x); p is proportional to exp(-energy).
 
         Parameters
         ----------
@@ -159,14 +159,14 @@ class BoltzmannMachine(Machine):
         Returns
         -------
         array of shape (...)
-            +inf outside the support, and for pairs of states that are forbidden.
+            +inf outside the support, and for forbidden pairs of states.
         """
         x = _checks.states_of("x", self.prior, x)
         return -pair_sums(self.couplings, x) - _checks.log_prob("prior", self.prior, x)
 
 
 def machine_of_layers(weights, layers):
-    """Two layers as a BoltzmannMachine with sparse couplings, in double precision."""
+    """Make a BoltzmannMachine of two layers, with sparse couplings in double precision."""
     weights = scipy.sparse.csr_array(weights.astype(np.float64))
     couplings = scipy.sparse.block_array([[None, weights], [weights.T, None]], format="csr")
     return BoltzmannMachine(couplings, concatenate(list(layers)))
@@ -175,7 +175,7 @@ def machine_of_layers(weights, layers):
 def check_machine(model, solver=None):
     """Raise an error unless the model is an RBM, a DBM or a BoltzmannMachine.
 
-    Couplings of -inf have no moments for a `solver` of this name.
+    With the name of a `solver`, also raise if couplings are -inf, for which it has no moments.
     """
     if not (isinstance(model, Model) and hasattr(model, "couplings")):
         advice = ": of an estimator, pass model_" if hasattr(model, "fit") else ""
@@ -192,7 +192,7 @@ def check_machine(model, solver=None):
 
 
 def dense_machine(name, model):
-    """The model with dense couplings, which are finite, for a solver that takes no sparse ones."""
+    """Return the model with dense, finite couplings, for a solver that does not support others."""
     check_machine(model, name)
     if not is_sparse(model.couplings):
         return model

@@ -12,12 +12,12 @@ from fastmf.priors import Bernoulli
 
 
 def _parameter(name, value, dtype):
-    """A read-only array of one or two axes; unlike other models a CRBM may lack hidden units."""
+    """Check a parameter, and return it as a read-only array; a CRBM may lack hidden units."""
     array = real_array(name, value)
     if array.ndim != (1 if name.endswith("bias") else 2):
         raise ValueError(f"{name} has the wrong number of axes: got shape {array.shape}.")
     with np.errstate(over="ignore"):  # overflow is checked below
-        # Arrays that own their data and are read-only, as in learning, need no copy.
+        # Read-only arrays that own their data, as in learning, need no copy.
         frozen = array is value and array.flags.owndata and not array.flags.writeable
         array = np.array(array, dtype=dtype, order="C", copy=None if frozen else True)
     if not np.isfinite(array).all():
@@ -86,7 +86,7 @@ class CRBM(Model):
                 raise ValueError(f"{field.name} must have shape {shape}, got {given}.")
 
     def moved(self, parameters):
-        """The model with other parameters, which are not checked.
+        """Return a model with other parameters, without checks.
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class CRBM(Model):
         )
 
     def fields(self, X):
-        """Fields of the visible and of the hidden units.
+        """Compute the fields of the visible and of the hidden units.
 
         Parameters
         ----------
@@ -159,7 +159,7 @@ class CRBM(Model):
         return result
 
     def given(self, x):
-        """The RBM conditioned on one row of features, for `exact`, `tap` and other solvers.
+        """Return the RBM conditioned on one row of features, for `exact`, `tap` and other solvers.
 
         Parameters
         ----------
@@ -176,7 +176,7 @@ class CRBM(Model):
         return RBM(self.weights, Bernoulli(visible[0]), Bernoulli(hidden[0]))
 
     def energy(self, visible, hidden, X):
-        """Energy -v'Wh - v'b(x) - h'c(x).
+        """Compute the energy -v'Wh - v'b(x) - h'c(x).
 
         Parameters
         ----------
@@ -194,7 +194,7 @@ class CRBM(Model):
         return -(((visible @ self.weights + c) * hidden).sum(-1) + (visible * b).sum(-1))
 
     def free_energy(self, visible, X):
-        """Minus the log of the sum over hidden states of exp(-energy) (Ping & Ihler, Eq. 4).
+        """Compute -log of the sum over hidden states of exp(-energy) (Ping & Ihler, Eq. 4).
 
         Parameters
         ----------

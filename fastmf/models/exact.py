@@ -24,7 +24,7 @@ from fastmf.models.boltzmann import BoltzmannMachine, check_machine, machine_of_
 from fastmf.priors._groups import column_is_group, column_sizes
 from fastmf.priors._queries import columns_of_values, number_of_states
 
-# Largest enumerations: units, and states of them together.
+# Largest enumerations: numbers of units and of joint states.
 MAX_LAYER_UNITS = 20
 MAX_LAYER_STATES = 1 << 24
 NO_STATES = "model has no states that are possible: all have the energy +inf."
@@ -39,9 +39,9 @@ class Exact(NamedTuple):
     mean, var : array of shape (n_units,), or tuple (visible, hidden, ...) of arrays
     pairwise : array, csr_array or tuple of arrays
         <x_i x_j>, (n_units, n_units); for an RBM <v_i h_j>, (n_visible, n_hidden), and for a DBM
-        one such array for each pair of neighbouring layers. With sparse couplings, or too many
-        units for all pairs (20, or 2^24 states), a csr_array with the pairs of coupled units and
-        <x_i^2> on its diagonal.
+        one such array for each pair of neighbouring layers. With sparse couplings, or more than 20
+        units or 2^24 states, a csr_array with the pairs of coupled units and <x_i^2> on its
+        diagonal.
     mode : array of shape (n_units,) or (n_groups,)
         Most probable state: values of the units, and labels of groups.
 
@@ -72,21 +72,21 @@ def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes
     model : BoltzmannMachine, RBM or DBM
         A Boltzmann machine of discrete units whose graph has a small width, or an RBM with a layer
         of at most 20 discrete units (a group of states is one) and 2^24 states; the other layer, of
-        any kind, is summed analytically. In a DBM the even layers together, or the odd ones, are
-        such a layer. Any other machine of discrete units is treated as one graph.
+        any kind, is summed analytically. The even layers of a DBM together, or the odd ones, count
+        as one layer. Other layered machines of discrete units are treated as graphs.
     field : array of shape (n_units,), optional
         Added to the field of the prior of a Boltzmann machine.
     clamp : array of shape (n_units,), optional
-        Values of clamped units of a Boltzmann machine, NaN where free; of categorical units also
+        Values of clamped units of a Boltzmann machine, NaN where free; for categorical units also
         labels (n_groups,), negative where free. The sum is over the states with these values.
     averages : bool, default True
-        Compute means, variances and pair averages too. This doubles the time: the log-partition of
-        16 hidden units next to 784 takes some seconds, and twice as long for each further unit.
+        Compute means, variances and pair averages, too, which doubles the time. The log-partition
+        for 16 hidden and 784 visible units takes some seconds; each further unit doubles this.
     mode : bool, default False
         Find the most probable state of a Boltzmann machine, too.
     max_bytes : int, default 2**31
-        Largest memory for the tables of a Boltzmann machine, checked in advance. The log-partition
-        alone takes less.
+        Largest memory for the tables of a Boltzmann machine, checked in advance. With
+        averages=False they take less.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes
     ValueError
         If the model is too large or not discrete, or no state has a positive weight.
     TypeError
-        If the model is of another class, or an option is for Boltzmann machines only.
+        If the model is of another class, or an option is only for Boltzmann machines.
 
     Notes
     -----
@@ -106,8 +106,7 @@ def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes
     at once: a chain of a million spins takes some seconds. For the other units the cheapest of
     three orders is taken: as numbered, reverse Cuthill-McKee, or weighted minimum fill. The memory
     grows exponentially with the width, the number of neighbours in the largest table: 1 for trees,
-    2 for rings, about the shorter side for grids, and the number of units less one if all are
-    coupled.
+    2 for rings, about the shorter side for grids, and n_units - 1 if all units are coupled.
 
     Examples
     --------
@@ -136,7 +135,7 @@ def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes
 
 
 def _without_nan(result):
-    """The sums, unless they overflow."""
+    """Return the result, or raise an error if sums overflow."""
     if np.isnan(result.log_partition):
         raise FloatingPointError(
             "sums over states overflow double precision: give couplings and fields of smaller size."
@@ -150,7 +149,7 @@ def _enumerable(prior):
 
 
 def states_of(prior, width):
-    """All states of the units, a chunk of rows at a time; `width` numbers go with each."""
+    """Yield all states of the units in chunks of rows, for `width` numbers of memory per row."""
     columns = columns_of_values(prior)
     n_states, n_rows = math.prod(map(len, columns)), max(1, BLOCK_ENTRIES // 4 // width)
     for start in range(0, n_states, n_rows):
@@ -158,7 +157,7 @@ def states_of(prior, width):
 
 
 def numbered_states(columns, numbers):
-    """States by their numbers in the mixed radix of the numbers of values of the columns."""
+    """Return states from their numbers, in the mixed radix of the columns' numbers of values."""
     counts = np.array([len(values) for values in columns])
     digits = numbers[:, None] // np.cumprod([1, *counts[:-1]]) % counts
     values = [values[digits[:, k]] for k, values in enumerate(columns)]
@@ -166,10 +165,10 @@ def numbered_states(columns, numbers):
 
 
 def sums_over_side(summed, other, weights, summands):
-    """Log-partition of an RBM, and averages, by the states of one layer.
+    """Compute the log-partition of an RBM, and averages, by enumerating one layer.
 
-    `summands(w, x, fields)` computes a list of sums over states `x`, with weights `w`, that put
-    `fields` on the units of the other layer, which are independent then.
+    summands(w, x, fields) computes a list of sums over states `x` with weights `w`; given x, the
+    units of the other layer are independent, with these `fields`.
     """
     largest, totals = -np.inf, None
     for x in states_of(summed, sum(weights.shape)):
@@ -179,7 +178,7 @@ def sums_over_side(summed, other, weights, summands):
         logs += other.log_partition(fields, fields.dtype.type(0)).sum(1, dtype=np.float64)
         # Weights are relative to the largest one so far.
         new_largest = max(largest, logs.max())
-        if new_largest == -np.inf:  # forbidden states so far
+        if new_largest == -np.inf:  # all states so far are impossible
             continue
         w = np.exp(logs - new_largest)
         sums = [w.sum(), *summands(w, x, fields)]
@@ -198,7 +197,7 @@ def _variance(mean, square):
 
 
 def _exact_boltzmann(model, field, clamp, averages, mode, max_bytes):
-    """The sums of a Boltzmann machine by elimination; of all pairs where couplings are dense."""
+    """Sum a Boltzmann machine by elimination; average all pairs if couplings are dense."""
     states = states_of_units(model.prior)
     shift = one_row("field", field, model)
     fields = np.where(allowed_states(model, clamp, states), states.weights, -np.inf)
@@ -272,7 +271,7 @@ def _exact_rbm(model, averages):
 
 
 def _exact_graph(pair, model, averages, max_bytes):
-    """The same of a layered machine without a layer that can be enumerated, as one graph."""
+    """Sum a layered machine, no layer of which can be enumerated, as one graph."""
     machine, n = machine_of_layers(pair.weights, pair.layers), pair.n_visible
     try:
         sums = _exact_boltzmann(machine, None, None, averages, False, max_bytes)

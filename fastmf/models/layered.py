@@ -1,21 +1,21 @@
-"""Layered machines, RBMs and DBMs, and Gaussian units integrated out of them, exactly.
+"""Layered machines, RBMs and DBMs, and exact integration over their Gaussian units.
 
-An RBM is the case of two layers. Solvers and learning read `couplings` and `layers`, and make a
-machine of the same kind by `rebuilt`, whatever the names of its own fields.
+An RBM has two layers. Solvers and learning read `couplings` and `layers`, and make a machine of the
+same kind by `rebuilt`, whatever the names of the fields of its class.
 
 Given all other units h, Gaussian units x with fields f are jointly Gaussian. With the precision
 matrix L = diag(p) - (couplings among x) and the couplings C between x and h,
 
     p(h) ~ prior(h) exp(h' J h / 2 + h' C' L^-1 f) exp(other couplings),     J = C' L^-1 C
 
-is a fully visible machine of the other units, in which mean-field iterations meet no unit of
-unbounded variance. The diagonal of J changes the precisions of its units. All moments follow:
+is a fully visible machine of the other units, without units of unbounded variance, which mean-field
+iterations handle badly. The diagonal of J changes the precisions of its units. All moments follow:
 
     E x = L^-1 (f + C E h),    Cov(x, h) = L^-1 C Cov(h),    Cov x = L^-1 + L^-1 C Cov(h) C' L^-1
 
-and log Z exceeds the one of the other units by f' L^-1 f / 2 - log det(L / 2 pi) / 2. Without other
-units everything is exact. Cov(h) has the variances on its diagonal, and elsewhere the derivative of
-the approximate log Z by J: J v v', of order 3 also J^2 k k' / 2.
+and log Z is the log-partition of this machine plus f' L^-1 f / 2 - log det(L / 2 pi) / 2. Without
+other units everything is exact. Cov(h) has the variances on its diagonal, and elsewhere the
+derivative of the approximate log Z by J: J v v', and in third order also J^2 k k' / 2.
 """
 
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class Layered(Machine):
 
     @computed_once
     def bounds(self):
-        """Where each layer is among all units, even layers before odd ones: a tuple of slices."""
+        """Slices of the layers in arrays of all units, even layers before odd ones."""
         sizes, n_even = self.sizes, sum(self.sizes[::2])
         starts = [sum(sizes[k % 2 : k : 2]) + k % 2 * n_even for k in range(len(sizes))]
         return tuple(slice(start, start + n) for start, n in zip(starts, sizes, strict=True))
@@ -63,13 +63,13 @@ class Layered(Machine):
 
     @computed_once
     def gaussian(self):
-        """Which units are Gaussian ones, even layers before odd ones: bool array (n_units,)."""
+        """Mask of the Gaussian units, even layers before odd ones: bool array (n_units,)."""
         even_first = (*self.layers[::2], *self.layers[1::2])
         return np.concatenate([gaussian_units(layer) for layer in even_first])
 
     @computed_once
     def is_integrated(self):
-        """Whether mean-field solvers integrate units out: Gaussian ones, if others are bounded."""
+        """Whether mean-field solvers integrate out Gaussian units: if other units are bounded."""
         even_first = (*self.layers[::2], *self.layers[1::2])
         without_bounds = np.concatenate([unbounded(layer) for layer in even_first])
         alike = self.gaussian.any() and (without_bounds == self.gaussian).all()
@@ -77,7 +77,7 @@ class Layered(Machine):
 
     @property
     def deep(self):
-        """Whether there is more than one hidden layer: their sum given data is then not exact."""
+        """Whether there is more than one hidden layer: then sums given data are not exact."""
         return len(self.couplings) > 1
 
     def parameters(self):
@@ -85,11 +85,11 @@ class Layered(Machine):
         return {"couplings": self.couplings, "layers": self.layers}
 
     def rebuilt(self, couplings, layers):
-        """A machine of the same kind with these couplings and layers."""
+        """Make a machine of the same kind with these couplings and layers."""
         return type(self)(**self._named(couplings, layers))
 
     def moved(self, couplings, layers):
-        """The machine after a step, whose parameters are known to be finite and to fit."""
+        """Make a machine with parameters that are known to be valid, without checks."""
         model = object.__new__(type(self))
         named = self._named(couplings, layers)
         model.__dict__.update(named | {"couplings": tuple(couplings), "layers": tuple(layers)})
@@ -100,24 +100,24 @@ class Layered(Machine):
         return model
 
     def _named(self, couplings, layers):
-        """Fields of the class, by name."""
+        """Return the fields of the class by name."""
         raise NotImplementedError
 
     def bipartite(self):
-        """The same machine as an RBM: even layers are visible there, odd ones hidden."""
+        """Return the machine as an RBM, with even layers as visible and odd ones as hidden."""
         raise NotImplementedError
 
     def integrate_gaussians(self):
-        """Integrate the Gaussian units out, exactly, which leaves a machine of the other units.
+        """Integrate out the Gaussian units exactly, which leaves a machine of the other units.
 
-        Mean-field iterations need bounded variances to converge, and their errors grow with them:
-        solutions of the machine that is left are more accurate, and exist for stronger couplings.
+        Mean-field iterations may not converge with unbounded variances, and errors grow with them:
+        solutions of the resulting machine are more accurate, and exist for stronger couplings.
 
         Returns
         -------
         IntegratedMachine
             `machine`, a BoltzmannMachine, with the tilts `field` and `precision` of its units, the
-            constant `log_partition` and a method `moments`, which adds the Gaussian units again.
+            constant `log_partition` and a method `moments`, which restores the Gaussian units.
 
         Raises
         ------
@@ -146,7 +146,7 @@ class Layered(Machine):
         return [f"layer {k}" for k in range(len(self.layers))]
 
     def _energy(self, states):
-        """Energy of one array of states for each layer; +inf outside the support."""
+        """Compute the energy, given states of each layer; +inf outside the support."""
         names = self._layer_names()
         states = list(map(_checks.states_of, names, self.layers, states))
         pairs = sum(
@@ -169,30 +169,30 @@ class IntegratedMachine:
     ----------
     model : RBM or DBM
     clamped : bool array of shape (n_units,), optional
-        Units; Gaussian ones among them keep their values. Even layers come before odd ones.
+        Clamped units, of which Gaussian ones are not integrated out. Even layers come first.
     precision : array of shape (n_units,), optional
         External precisions.
 
     Attributes
     ----------
     machine : BoltzmannMachine
-        The other units of all layers, even layers before odd ones; None if there are none.
+        The other units of all layers, even layers before odd ones; None without any.
     field, precision : array of shape (n_rest,)
         External tilt of the units of `machine`, to be passed to a solver.
     log_partition : float
         Constant to be added to the log-partition of `machine`; inf if the Gaussian units
         have no proper distribution.
     gaussian, rest, clamped : int array
-        Numbers of the units that are integrated out, of the units of other kinds, and of the
-        Gaussian units that are clamped.
+        Indices of the units that are integrated out, of units of other kinds, and of clamped
+        Gaussian units.
     means : array of shape (n_gaussian, n_rest)
         L^-1 C, the derivatives of means of Gaussian units by means of other units.
     covariance : array of shape (n_gaussian, n_gaussian), or (n_gaussian,)
-        L^-1, or its diagonal where it has no other elements.
+        L^-1, or its diagonal if L is diagonal.
     half_log_determinant : float
         Half the logarithm of det(L / 2 pi).
     couplings : array of shape (n_rest, n_rest)
-        J without its diagonal, and the other couplings.
+        J without its diagonal, plus the couplings among the other units.
     exists : bool
         Whether L is positive definite.
 
@@ -260,7 +260,7 @@ class IntegratedMachine:
         self.half_log_determinant = factor.half_log_determinant - of_constant
 
     def between(self, rows, columns):
-        """Return the couplings between units of the model, given by their numbers."""
+        """Return the couplings between units of the model, given by their indices."""
         n = len(self._weights)
         below, above = rows < n, columns >= n
         if below.all() and above.all():
@@ -278,7 +278,7 @@ class IntegratedMachine:
 
     @computed_once
     def machine(self):
-        """The fully visible machine of the other units; None if there are none."""
+        """The fully visible machine of the other units; None without any."""
         if not len(self.rest):
             return None
         with np.errstate(over="ignore"):
@@ -297,7 +297,7 @@ class IntegratedMachine:
         ----------
         mean, var : array of shape (n_rest,) or (n_rows, n_rest)
         order : {1, 2, 3}, default 2
-            Order of the solver, at which covariances between the units are taken.
+            Order of the solver, which is used for covariances between the units.
 
         Returns
         -------
@@ -308,8 +308,8 @@ class IntegratedMachine:
         out = np.zeros((2, *mean.shape[:-1], len(self.fields)))
         out[0][..., self.rest], out[1][..., self.rest] = mean, var
         rows = np.atleast_2d(mean), np.atleast_2d(var)
-        alone = self.times_covariance(self.fields[self.gaussian])
-        out[0][..., self.gaussian] = alone + mean @ self.means.T
+        uncoupled = self.times_covariance(self.fields[self.gaussian])
+        out[0][..., self.gaussian] = uncoupled + mean @ self.means.T
         out[1][..., self.gaussian] = self.variances(*rows, order).reshape(*mean.shape[:-1], -1)
         return tuple(tuple(part[..., units] for units in self._model.bounds) for part in out)
 
@@ -325,46 +325,46 @@ class IntegratedMachine:
         return out
 
     def variances(self, mean, var, order):
-        """Variances of the Gaussian units in each row: O(n_gaussian n_rest^2) for a row."""
-        alone = self.covariance if self.covariance.ndim == 1 else self.covariance.diagonal()
-        out = alone + var @ np.square(self.means).T
+        """Compute variances of the Gaussian units: O(n_gaussian n_rest^2) for each row."""
+        conditional = self.covariance if self.covariance.ndim == 1 else self.covariance.diagonal()
+        out = conditional + var @ np.square(self.means).T
         if order == 1 or not self.couplings.any():
             return out
         for row in range(len(var)):
             covariance = self.mean_covariance(mean[row : row + 1], var[row : row + 1], order)
             products = self.means @ covariance
-            out[row] = alone + np.einsum("ij,ij->i", products, self.means)
-        return np.maximum(out, alone)
+            out[row] = conditional + np.einsum("ij,ij->i", products, self.means)
+        return np.maximum(out, conditional)
 
     def average_products(self, mean, var, order):
         """Average covariances of coupled layers, and x^2 of each layer, over rows of all units."""
         bounds, n_units = self._model.bounds, mean.shape[1]
         of_rest = self.mean_covariance(mean[:, self.rest], var[:, self.rest], order)
-        responses, alone = np.zeros((n_units, len(self.rest))), np.zeros(n_units)
+        responses, conditional = np.zeros((n_units, len(self.rest))), np.zeros(n_units)
         responses[self.rest, np.arange(len(self.rest))] = 1
         responses[run_of(self.gaussian)] = self.means
         products, covariances = responses @ of_rest, []
         for below, above in pairwise(bounds):
             first, last = np.searchsorted(self.rest, (above.start, above.stop))
-            # Units that are not integrated out respond to themselves alone.
+            # Units that are not integrated out respond only to themselves.
             all_of_rest = last - first == above.stop - above.start
             covariances.append(
                 products[below, first:last] if all_of_rest else products[below] @ responses[above].T
             )
         if self.covariance.ndim == 1:
-            alone[self.gaussian] = self.covariance
+            conditional[self.gaussian] = self.covariance
         else:
-            alone = np.zeros((n_units, n_units))
-            alone[np.ix_(self.gaussian, self.gaussian)] = self.covariance
+            conditional = np.zeros((n_units, n_units))
+            conditional[np.ix_(self.gaussian, self.gaussian)] = self.covariance
             for covariance, (below, above) in zip(covariances, pairwise(bounds), strict=True):
-                covariance += alone[below, above]
-            alone = alone.diagonal()
-        squares = np.einsum("ij,ij->i", products, responses) + np.square(mean).mean(0) + alone
+                covariance += conditional[below, above]
+            conditional = conditional.diagonal()
+        squares = np.einsum("ij,ij->i", products, responses) + np.square(mean).mean(0) + conditional
         return covariances, [squares[units] for units in bounds]
 
 
 def run_of(numbers):
-    """Ascending numbers as an index: a slice, which copies nothing, if they are consecutive."""
+    """Convert ascending integers to an index: a slice, which avoids a copy, if consecutive."""
     n = len(numbers)
     if n and numbers[-1] - numbers[0] == n - 1:
         return slice(numbers[0], numbers[0] + n)
@@ -379,10 +379,9 @@ class RBM(Layered):
     ----------
     weights : array of shape (n_visible, n_hidden)
         Couplings; column j is the receptive field of hidden unit j. For categorical visible units
-        also (n_groups, q, n_hidden). Without columns (n_hidden = 0) the visible units are
-        independent.
+        also (n_groups, q, n_hidden). With n_hidden = 0 the visible units are independent.
     visible, hidden : unit prior
-        The uncoupled units of each layer (unnormalised, see `fastmf.priors`).
+        Priors of the units of each layer (unnormalised, see `fastmf.priors`).
 
     Attributes
     ----------
@@ -457,7 +456,7 @@ class RBM(Layered):
         return {"weights": couplings[0], "visible": layers[0], "hidden": layers[1]}
 
     def bipartite(self):
-        """The RBM itself."""
+        """Return the RBM itself."""
         return self
 
     def _layer_names(self):
@@ -468,12 +467,12 @@ class RBM(Layered):
         return f"RBM({self.n_visible} {visible} x {self.n_hidden} {hidden}, {self.dtype})"
 
     def energy(self, visible, hidden):
-        """Energy -v'Wh - log prior(v) - log prior(h), so that p is proportional to exp(-energy).
+        """Compute the energy -v'Wh - log prior(v) - log prior(h); p is exp(-energy) / Z.
 
         Parameters
         ----------
         visible : array of shape (..., n_visible)
-            Or one label for each group of categorical units, likewise in `hidden`.
+            Or one label for each group of categorical units; the same holds for `hidden`.
         hidden : array of shape (..., n_hidden)
 
         Returns
@@ -565,7 +564,7 @@ class DBM(Layered):
         return f"DBM({' x '.join(f'{n} {type(p).__name__}' for n, p in layers)}, {self.dtype})"
 
     def energy(self, *states):
-        """Energy: minus the couplings' terms and the log of the priors' weights.
+        """Compute the energy: minus coupling terms, minus log-weights of the priors.
 
         Parameters
         ----------
@@ -582,13 +581,13 @@ class DBM(Layered):
         return self._energy(states)
 
     def bipartite(self):
-        """The same machine as an RBM: its even layers are visible there, its odd ones hidden.
+        """Return the machine as an RBM, with even layers as visible and odd ones as hidden.
 
         Returns
         -------
         RBM
-            With zeros between layers that are not neighbours. `tap` on the DBM does not multiply by
-            these.
+            With zeros between layers that are not neighbours, which `tap` of the DBM does not
+            multiply.
         """
         return self._bipartite
 
@@ -604,7 +603,7 @@ class DBM(Layered):
 
 
 def machine_of(couplings, layers):
-    """An RBM of two layers, a DBM of more."""
+    """Make an RBM of two layers, or a DBM of more."""
     if len(couplings) == 1:
         return RBM(*couplings, *layers)
     return DBM(tuple(couplings), tuple(layers))

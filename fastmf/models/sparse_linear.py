@@ -20,13 +20,13 @@ class SparseLinearModel(Model):
     Parameters
     ----------
     X : array of shape (n_samples, n_features)
-        Design matrix. float32 and float64 are kept as they are, without a copy (the model sees
-        later changes of the array); anything else becomes float64. All computing is in float64.
+        Design matrix. float32 and float64 arrays are not copied (the model sees later changes of
+        the array); other types become float64. All computations are in float64.
     y : array of shape (n_samples,)
     noise_variance : float
         Variance of the Gaussian noise, positive.
     prior : unit prior
-        Prior of the coefficients, n_features units: `GaussBernoulli` is the spike and slab. With
+        Prior of the coefficients, n_features units; `GaussBernoulli` is the spike and slab. With
         n_features + n_samples units, the units after the coefficients are latent variables u, one
         for each row, and y = X w - u + noise.
     total_rows : float, optional
@@ -34,9 +34,9 @@ class SparseLinearModel(Model):
     absent_square : float, default 0
         Sum of squares of a part of the data that is orthogonal to all features, and not in `y`.
     row_weights : float or array of shape (n_samples,), default 1
-        Number of equal rows, each with its latent variable, in the place of each row; it need not
-        be an integer. X and y hold rows multiplied by its root. For models with latent variables
-        and the parallel schedule.
+        Multiplicity of each row and its latent variable, which need not be an integer. Rows of X
+        and y are multiplied by its root. Only for models with latent variables and the parallel
+        schedule.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class SparseLinearModel(Model):
     absent_square: float = 0.0
     row_weights: float | np.ndarray = 1.0
 
-    # X'X, of models that share their X: see `with_gram`.
+    # X'X of models that share their X: see `with_gram`.
     _gram = None
 
     def __post_init__(self):
@@ -152,7 +152,7 @@ class SparseLinearModel(Model):
         return np.ndim(self.row_weights) > 0
 
     def unit_weights(self):
-        """Numbers of equal units in the place of each unit; None if all are 1."""
+        """Return the multiplicities of units; None if all are 1."""
         if not self.has_weights:
             return None
         weights = np.ones(self.n_units)
@@ -174,7 +174,7 @@ class SparseLinearModel(Model):
         return f"SparseLinearModel({self.n_samples} x {self.n_features} {prior}, {self.X.dtype})"
 
     def energy(self, w):
-        """Energy, minus the log of the joint density of y and w (prior not normalised).
+        """Compute the energy, minus the log of the joint density of y and w (unnormalised prior).
 
         Parameters
         ----------
@@ -194,7 +194,7 @@ class SparseLinearModel(Model):
         return (squares + constant) / 2 - _checks.log_prob("prior", self.prior, w)
 
     def prediction(self, w):
-        """Prediction of y without noise, X w or X w - u.
+        """Predict y without noise, as X w or X w - u.
 
         Parameters
         ----------
@@ -215,19 +215,19 @@ class SparseLinearModel(Model):
 
 
 def with_gram(model, gram):
-    """The model, which takes X'X from a `Gram` of its X."""
+    """Let the model take X'X from a `Gram` of its X."""
     object.__setattr__(model, "_gram", gram)
     return model
 
 
 def gram_of(model):
-    """X'X in double precision."""
+    """Return X'X in double precision."""
     gram = Gram(model.X) if model._gram is None else model._gram
     return gram.matrix()
 
 
 def _row_weights(value, n_rows):
-    """A number, or positive numbers of rows."""
+    """Check the weights of rows, a number or positive numbers."""
     weights = np.asarray(value)
     fits = weights.dtype.kind in "fiu" and weights.shape in ((), (n_rows,))
     if not (fits and np.isfinite(weights).all() and (weights > 0).all()):

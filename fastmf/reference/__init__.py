@@ -1,1 +1,1 @@
-"""Plain NumPy twins of the kernels, by which these are tested and timed."""
+"""Plain NumPy twins of the kernels, with which kernels are compared in tests and timings."""

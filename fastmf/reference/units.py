@@ -1,4 +1,4 @@
-"""Queries of kernels to unit priors, by NumPy also where fastmf would compile them."""
+"""Functions of unit priors for kernels, by NumPy also where fastmf would compile them."""
 
 import inspect
 
@@ -8,23 +8,23 @@ from fastmf.priors._protocol import by_parts, draw
 
 
 def _of_parts(name, prior, b, a):
-    """Results of a method of each part of a prior, without its compiled form."""
+    """Yield results of a method of each part of a prior, without its compiled form."""
     b, a = np.broadcast_arrays(b, a)
     for (part, b_part), (_, a_part) in zip(by_parts(prior, b), by_parts(prior, a), strict=True):
         yield inspect.unwrap(getattr(type(part), name))(part, b_part, a_part)
 
 
 def moments(prior, b, a):
-    """Mean and variance of each unit under the tilt exp(b x - a x^2 / 2)."""
+    """Compute mean and variance of each unit under the tilt exp(b x - a x^2 / 2)."""
     pairs = zip(*_of_parts("moments", prior, b, a), strict=True)
     return tuple(np.concatenate(parts, -1) for parts in pairs)
 
 
 def log_partition(prior, b, a):
-    """Log-partition of each unit under the tilt exp(b x - a x^2 / 2)."""
+    """Compute the log-partition of each unit under the tilt exp(b x - a x^2 / 2)."""
     return np.concatenate(list(_of_parts("log_partition", prior, b, a)), -1)
 
 
 def draws(prior, b, u):
-    """The values that uniform numbers draw from each unit under the tilt exp(b x)."""
+    """Draw values of units under the tilt exp(b x), from uniform numbers."""
     return draw(prior, b, b.dtype.type(0), u)

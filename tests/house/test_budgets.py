@@ -14,7 +14,7 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 54_400,
+    "lines": 54_389,
     "lines of code": 33_842,
     "numeric constants": 279,
     "lines of tests": 41_831,

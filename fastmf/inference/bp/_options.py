@@ -27,13 +27,13 @@ from fastmf.kernels.bp.messages import (
 )
 
 ALGORITHMS = {"sum": SUM_PRODUCT, "max": MAX_PRODUCT, "mixed": MIXED_PRODUCT}
-# Bytes of the messages of rows that are solved together, and of residuals that are kept.
+# Maximum bytes of the messages of rows that are solved together, and of the stored residuals.
 MAX_BYTES = 2**28
 
 
 @dataclass(kw_only=True)
 class BPOptions:
-    """Checked options of a solve that do not depend on the model, as in the public functions."""
+    """Options of the public functions, checked, that do not depend on the model."""
 
     algorithm: str = "sum"  # or "max", "mixed", "tree_reweighted"
     damping: float | None = None
@@ -41,7 +41,7 @@ class BPOptions:
     max_iter: int = 1000
     pairwise: bool | str = False
     messages: bool = False
-    history: bool = True  # keep the residuals of all sweeps, unless they take more than MAX_BYTES
+    history: bool = True  # store the residuals of all sweeps, up to MAX_BYTES
     search: bool = True
     bound: bool = False
     n_starts: int | None = None
@@ -66,24 +66,24 @@ class BPOptions:
         return self.algorithm in ("max", "mixed")
 
     def history_length(self, n_rows):
-        """Number of residuals to keep of each row."""
+        """Return the number of residuals to store for each row."""
         # Memory that is not written costs nothing.
         affordable = 8 * n_rows * self.max_iter <= MAX_BYTES
         return self.max_iter if self.history and affordable else 0
 
 
-# Largest |weight| of {0, 1} units for which all ratios are normal numbers of the type.
+# Largest |weight| of {0, 1} units for which no message ratio overflows or underflows.
 MAX_WEIGHT = {np.dtype(np.float32): 40.0, np.dtype(np.float64): 340.0}
-# Largest logarithm of a product of messages in the type.
+# Largest logarithm of a product of messages that does not overflow.
 MAX_LOG_OF_PRODUCT = {np.dtype(np.float32): 80, np.dtype(np.float64): 690}
 # Field of the units that pad the hidden layer: their belief is 0, their log-odds are finite.
 PADDING_FIELD = -1e4
 
 
 def message_layout(options, units, n_rows, has_init):
-    """Number of threads that share the rows of a solve, and the shape of the messages.
+    """Return the number of threads of a solve, and the shape of the messages.
 
-    They have an entry for each row if they are read afterwards, or were given, and otherwise for
+    Messages are stored for each row if they were given or are read afterwards, and otherwise for
     each thread.
     """
     n, m = units.model.weights.shape
@@ -95,7 +95,7 @@ def message_layout(options, units, n_rows, has_init):
 
 
 def message_dtype(options, units):
-    """Type of the messages: float32 only if the largest weights allow it."""
+    """Choose the type of the messages: float32 only if the largest weights allow it."""
     single = np.dtype(np.float32)
     dtype = units.model.dtype if units.max_weight <= MAX_WEIGHT[single] else np.dtype(np.float64)
     if units.max_weight > MAX_WEIGHT[dtype] and options.algorithm != "max":
@@ -107,7 +107,7 @@ def message_dtype(options, units):
 
 
 def prepared(options, units, dtype, n_rows, memory=None):
-    """Settings, problem and initial record of the kernels."""
+    """Make the settings, problem and initial record of the kernels."""
     dtype = np.dtype(dtype)
     settings = _settings(options, units, dtype)
     problem = _problem(options, units, dtype, memory)
@@ -141,7 +141,7 @@ def _settings(options, units, dtype):
 
 
 def convergence_settings(options, rounding_error):
-    """When rows end, and are damped, if rounding may cause such changes."""
+    """Make the settings by which rows end or are damped, given the size of rounding errors."""
     return ConvergenceSettings(
         tol=float(max(options.tol, rounding_error)) if options.tol else -1.0,
         rounding_error=rounding_error if options.tol else -1.0,
@@ -151,16 +151,16 @@ def convergence_settings(options, rounding_error):
 
 
 def rounding(shape, dtype, max_weight, max_term):
-    """Change of log-odds that rounding may cause in a sweep."""
+    """Estimate the change of log-odds that rounding may cause in a sweep."""
     degree = max(*shape, 1)
     messages = MEAN_ROUNDING * np.finfo(dtype).eps * np.sqrt(degree) * max_term
     return float(messages + np.finfo(np.float64).eps * degree * max_weight)
 
 
 def _padded(n_hidden, algorithm):
-    """Number of columns of messages; rows must not lie a multiple of 4 KB apart.
+    """Return the number of columns of messages; rows must not lie a multiple of 4 KB apart.
 
-    Messages of several units, which are read together, would have one place in the cache.
+    Messages of several units are read together, and would share one place in the cache.
     """
     multiple = PADDING_MULTIPLE[algorithm]
     n_padded = -(-n_hidden // multiple) * multiple
@@ -193,7 +193,7 @@ def _problem(options, units, dtype, memory):
 
 
 def record_of(n_rows, options):
-    """Initial `ConvergenceRecord` of rows."""
+    """Make the initial `ConvergenceRecord` of rows."""
     n_history = options.history_length(n_rows)
     return ConvergenceRecord(
         status=np.full(n_rows, RUNNING),
@@ -208,7 +208,7 @@ def record_of(n_rows, options):
 
 
 def new_workspaces(n_workers, record, dtype, algorithm):
-    """Workspaces of the kernels for the rows of a record, one for each worker."""
+    """Allocate the workspaces of the kernels for a record, one for each worker."""
     n_blocks = -(-record.visible.shape[1] // BLOCK_UNITS)
     n_padded = record.hidden.shape[1]
     n_decoded = n_blocks if algorithm == MAX_PRODUCT else 0

@@ -1,10 +1,10 @@
 """Sum-product, and most probable assignments by max- and mixed-product: the public functions.
 
-They choose the kernels, of an RBM or of a graph. Assignments of two layers of binary units are
-improved by a search, by enumeration or simulated annealing. Where one layer has few states, each is
-completed by the best state of the other, so that the best assignment is found. Otherwise chains of
-single flips are annealed, with units of the other layer maximised or summed out at each flip. If
-the other layer is maximised, too, the smaller of both is flipped.
+They choose between the kernels of RBMs and of graphs. Assignments of two layers of binary units are
+improved by a search. If one layer has few states, they are enumerated, each with the best state of
+the other layer, so that the best assignment is found. Otherwise chains of single flips are
+annealed, with the units of the other layer maximised or summed out at each flip. If they are
+maximised, the smaller layer is flipped.
 """
 
 from dataclasses import replace
@@ -80,14 +80,14 @@ def belief_propagation(
         sum-product, from 20 starts if a row is not reliable; see `Beliefs.method`.
         "max": the same as `most_probable`.
     field : array or pair of arrays, optional
-        Extra fields of the visible units, or of (visible, hidden) units, each (n_units,) or
+        Additional fields of the visible units, or of (visible, hidden) units, each (n_units,) or
         (n_rows, n_units) or None. One array for a graph.
     clamp : array or pair of arrays, optional
         Values of clamped units, NaN where free.
     init : "up", array or Beliefs, optional
-        Log-messages to start from, as in the result's `messages`; "up": of units at their largest
-        values. By default messages without preference, which do not depend on which value of a unit
-        is called 1.
+        Starting log-messages, as in `messages` of the result; "up": computed from all units at
+        their largest values. By default neutral messages, which do not depend on which value of a
+        unit is called 1.
     damping : float in [0, 1), optional
         Weight of the old message. By default 0, until the residual of a row has not fallen for 16
         sweeps; only that row is then damped, by 1/2, 3/4 and so on.
@@ -97,7 +97,7 @@ def belief_propagation(
     max_iter : int, default 1000
     pairwise : bool or "mean", default False
         Compute expected products <v_i h_j>, of each row or their average; on a graph for the
-        edges, or tables of probabilities. True also keeps the messages.
+        edges, or tables of probabilities. True also returns the messages.
     n_threads : int, optional
         Default: Numba's number of threads. Results do not depend on it.
 
@@ -111,7 +111,7 @@ def belief_propagation(
     ValueError, TypeError
         For arguments of wrong shapes, types or ranges, and weights beyond ±340 of {0, 1} units.
     MemoryError
-        If the messages do not fit in the machine's memory; the text gives the size they need.
+        If the messages do not fit in memory; the error says how much they need.
 
     Notes
     -----
@@ -151,19 +151,19 @@ def belief_propagation(
 
 
 def mixture_of_messages(model, n_starts, rng, *, field=None, clamp=None, init=None, **options):
-    """The `Beliefs` of the mixture of the distinct stable fixed points from several messages."""
+    """Mix the distinct stable fixed points reached from several messages, as `Beliefs`."""
     if init is not None:
         raise ValueError("init: not available in mixtures.")
     options = BPOptions(n_starts=n_starts, rng=rng, **options)
     return _solved(options, model, field, clamp)
 
 
-# What `mixture` calls in the place of the solver, which has starts of its own.
+# `mixture` calls this instead of the solver, because the starts are messages.
 belief_propagation.mixture = mixture_of_messages  # type: ignore[attr-defined]
 
 
 def _solved(options, model, field=None, clamp=None, init=None, on_graph=propagate_on_graph):
-    """The `Beliefs` of a model, by the kernels that it has."""
+    """Solve a model by the kernels for RBMs or for graphs, and return its `Beliefs`."""
     if isinstance(model, BoltzmannMachine):
         return on_graph(options, model, field, clamp, init)
     if not isinstance(model, RBM):
@@ -193,7 +193,7 @@ def _solved(options, model, field=None, clamp=None, init=None, on_graph=propagat
 
 
 def _checked(options, result, model, fields, stable=None):
-    """The same `Beliefs` with the question of `reliable`, and its radius."""
+    """Attach the `Question` of `reliable`, and the function of `spectral_radius`, to `Beliefs`."""
     result.__dict__["_radius"] = partial(_radius, model)
     sizes = model.weights.shape
     parts = [np.zeros(n) if f is None else f for f, n in zip(fields, sizes, strict=True)]
@@ -208,7 +208,7 @@ def _checked(options, result, model, fields, stable=None):
 
 def _radius(model):
     pairs, n_edges = list(map(two_values, model.layers)), np.count_nonzero(model.weights)
-    # The dense form is 15 times as fast; it does not see forests, which have few edges.
+    # The dense form is 15 times as fast; it does not recognise forests, which have few edges.
     if all(pairs) and n_edges >= sum(model.weights.shape):
         (low_v, high_v), (low_h, high_h) = pairs
         return radius_of_layers(model.weights * ((high_v - low_v) * (high_h - low_h)))
@@ -216,7 +216,7 @@ def _radius(model):
 
 
 def _mixture_of_layers(options, model, fields, n_rows):
-    """The `Beliefs` of an RBM of binary units with several starts."""
+    """Return the `Beliefs` of an RBM of binary units with several starts."""
 
     def of_row(k):
         row = [f if f is None or f.ndim == 1 else f[min(k, len(f) - 1)] for f in fields]
@@ -233,7 +233,7 @@ def _mixture_of_layers(options, model, fields, n_rows):
 
 @one_blas_thread()
 def automatic(options, model, field, clamp, init=None):
-    """The `GraphBeliefs` of algorithm="auto"."""
+    """Return the `GraphBeliefs` of algorithm="auto"."""
     units = GraphUnits(model, field, clamp)
     if not units.is_forest:
         exact = _exact(units, units.n_rows or 1)
@@ -244,7 +244,7 @@ def automatic(options, model, field, clamp, init=None):
                 with_changes(result, method="elimination", message=ended[()]), all_right
             )
     one = propagate_units(options, units)
-    if one.reliable is None or np.all(one.reliable):  # None: too large for checks, and more starts
+    if one.reliable is None or np.all(one.reliable):  # None: also too large for more starts
         return one
     sweeps = min(options.max_iter, MAX_CHECK_SWEEPS)
     options = replace(options, n_starts=N_CHECKED_STARTS, rng=0, max_iter=sweeps, messages=False)
@@ -256,7 +256,7 @@ def automatic(options, model, field, clamp, init=None):
 
 
 def _exact(units, n_rows):
-    """The `Solved` rows by elimination, in some seconds; None if their tables are large."""
+    """Solve rows by elimination within some seconds; None if their tables are large."""
     if not is_small(units.graph):
         return None
     rows = units.marginals(range(n_rows), 8 * MAX_ENTRIES / n_rows)
@@ -295,23 +295,23 @@ def most_probable(
     sum_hidden : bool, default False
         Find the visible assignment of largest probability with the hidden units summed out
         (marginal MAP, by mixed-product; with categorical visible units by sum-product and moves of
-        single groups). Of an RBM with two-valued hidden units and without `clamp`.
+        single groups). Needs an RBM with two-valued hidden units, and no `clamp`.
     search : bool, default True
-        Improve the decoded assignment; see Notes. False: the best assignment of all sweeps, as in
-        the paper.
+        Improve the decoded assignment; see Notes. False: return the best assignment of all sweeps,
+        as in the paper.
     bound : bool, default False
         Compute `bound`, a certified upper bound of the score of all assignments, by tree-reweighted
         max-product. Where it equals the score, the assignment is proved to be the best one.
     field, clamp : array or pair of arrays, optional
-        Extra fields, and values of clamped units, as in `belief_propagation`.
+        Additional fields, and values of clamped units, as in `belief_propagation`.
     init : array or Beliefs, optional
-        Assignment to start from, of the visible units of an RBM or of all units of a graph; or the
-        assignment of an earlier result.
+        Starting assignment of the visible units of an RBM or of all units of a graph; or an earlier
+        result with such an assignment.
     n_starts : int, optional
         Run an RBM of two-valued units from this many starts: the default start, and random
-        assignments, which are the same for each row. Useful where `reliable` is False.
+        assignments, which are the same for each row. Useful if `reliable` is False.
     rng : numpy.random.Generator or int, optional
-        Random numbers of the starts, needed with `n_starts`.
+        Generator of the random starts, or its seed; needed with `n_starts`.
     max_iter : int, default 1000
         Largest number of sweeps.
     n_threads : int, optional
@@ -320,22 +320,22 @@ def most_probable(
     Returns
     -------
     Beliefs
-        With `assignment`, `score`, `reliable` and perhaps `bound`; `GraphBeliefs` for a graph.
+        With `assignment`, `score`, `reliable` and optionally `bound`; `GraphBeliefs` for a graph.
 
     Raises
     ------
     ValueError, TypeError
-        For arguments of wrong shapes, types or ranges, or options that the model does not have.
+        For arguments of wrong shapes, types or ranges, or options that the model does not support.
 
     Notes
     -----
-    Ping and Ihler (2017), Eqs. 8-18. Search in an RBM: single flips of visible units; then, without
-    `init`, all states of a layer where these are few, and annealed chains of flips elsewhere. On a
-    graph: the exact answer of a forest, or by elimination where that is quick; elsewhere single
-    moves and, in rows with ties or that do not converge, annealed moves of random forests. The
-    search takes most of the time: some hundred times the sweeps of a single row. `bound` holds at
-    all messages, and is the maximum over the local polytope where they converge (Wainwright,
-    Jaakkola and Willsky 2005).
+    Ping and Ihler (2017), Eqs. 8-18. The search flips single visible units of an RBM; then, without
+    `init`, it compares all states of a small layer, or anneals chains of flips. On a graph, the
+    answer is exact for a forest, or if elimination is quick; otherwise the search makes single
+    moves and, in rows with ties or without convergence, annealed moves of random forests. It takes
+    most of the time: some hundred times the sweeps of a single row. `bound` holds for any messages;
+    if they converge, it is the maximum over the local polytope (Wainwright, Jaakkola and Willsky
+    2005).
 
     Examples
     --------
@@ -396,7 +396,7 @@ def _refuse_starts(options):
 
 
 def _decoded(options, units, n_rows, init):
-    """The `Beliefs` of an RBM of binary units with the best assignment of all starts."""
+    """Return the `Beliefs` of an RBM of binary units with the best assignment of all starts."""
     n_starts, joint = options.n_starts or 1, options.algorithm == "max"
     assignments = ()
     if n_starts > 1:
@@ -421,7 +421,7 @@ def _decoded(options, units, n_rows, init):
 
 
 def _polish(options, units, record):
-    """Make the best assignment of each row a local maximum, all in float64."""
+    """Climb from the best assignment of each row to a local maximum, in float64."""
     joint, n_threads = options.algorithm == "max", options.n_threads
     problem = units.weights(), units.fields, joint, record.best
     record.objective[:], optimal = climbed(*problem, n_threads=n_threads)
@@ -429,25 +429,25 @@ def _polish(options, units, record):
 
 
 def best_of(record, optimal, n_starts):
-    """The record of the best of each `n_starts` rows, and whether it is a local maximum."""
+    """Select the best of each `n_starts` rows of a record, and whether it is a local maximum."""
     first = np.arange(0, len(record.objective), n_starts)
     best = first + record.objective.reshape(-1, n_starts).argmax(1)
     record = BPRecord(*(part[best] if len(part) else part for part in record))
     return record, None if optimal is None else optimal[best]
 
 
-# Chains of each row, their rounds for each unit, the fewest rounds, and the first temperature
-# relative to the fields.
+# Chains of each row, their rounds for each unit, the minimum number of rounds, and the first
+# temperature relative to the fields.
 N_ANNEALED_CHAINS, ROUNDS_PER_UNIT, MIN_ANNEALED_ROUNDS, FIRST_TEMPERATURE = 16, 4, 100, 0.2
-# Random numbers that all chains share, an eighth of the numbers in the chains of some rows.
+# Random numbers shared by all chains; 8 times this many units are annealed together at most.
 N_RANDOM = 1 << 17
-# Products of all rows that bound the rounds.
+# Maximum number of products in all chains, which limits the rounds.
 MAX_ANNEALED_PRODUCTS = 2e9
-# Chains with which a check looks for better assignments, and the number of chains that must end at
-# the best one for it to be reliable.
+# Chains by which a check searches better assignments, and the minimum number of chains that must
+# end at the best one for it to be reliable.
 CHECKED_CHAINS, MIN_AGREEING = 64, 4
 FEW = f"%d of {CHECKED_CHAINS} annealed chains found it, so that a more probable one may exist"
-# Temperatures and random numbers of a local search alone.
+# Temperatures and random numbers of a local search without annealing.
 CLIMB_ONLY = np.empty(0), np.zeros(1)
 
 
@@ -457,17 +457,17 @@ class Assignments(NamedTuple):
     visible: np.ndarray
     objective: np.ndarray
     is_best: bool
-    n_agreeing: np.ndarray | None = None  # number of chains that ended at such an objective
+    n_agreeing: np.ndarray | None = None  # number of chains that ended at this objective
 
 
 @one_blas_thread()
 def best_assignments(units, joint, visible, chains=N_ANNEALED_CHAINS, rng=0):
-    """Assignments that are as probable as given ones, or more."""
+    """Search assignments at least as probable as given ones; None if that takes too long."""
     weights, fields = problem_of(units, len(visible))
     n_rows, given = len(visible), objective_of(weights, fields, joint, visible)
     result = _enumerated(weights, fields, joint)
     if result is not None:
-        # Where they are as probable, the given ones stay.
+        # Given assignments that are equally probable stay.
         no_better = result.objective <= given + margin_of(given) / 1000
         return result._replace(visible=np.where(no_better[:, None], visible, result.visible))
     rounds = _rounds(weights, joint, chains * n_rows)
@@ -491,10 +491,10 @@ def best_assignments(units, joint, visible, chains=N_ANNEALED_CHAINS, rng=0):
 
 
 def problem_of(units, n_rows):
-    """Weights of {0, 1} units, and fields of all rows.
+    """Return the weights of {0, 1} units, and fields of all rows.
 
-    Fields are clipped where they decide on a unit alone, so that sums keep the digits of the
-    weights.
+    Fields that determine a unit, whatever its neighbours, are clipped, so that sums keep the digits
+    of the weights.
     """
     weights, fields = units.weights(), []
     for axis, field in enumerate(units.fields):
@@ -505,7 +505,7 @@ def problem_of(units, n_rows):
 
 
 def objective_of(weights, fields, joint, visible):
-    """Exponent of visible states with the best hidden ones, or log p(v) without its constant."""
+    """Compute the exponent of visible and best hidden states, or log p(v) without its constant."""
     b = fields[1] + visible @ weights
     return (visible * fields[0]).sum(-1) + _of_hidden(b, joint)
 
@@ -515,7 +515,7 @@ def _of_hidden(b, joint):
 
 
 def _enumerated(weights, fields, joint):
-    """The best `Assignments` by all states of one layer; None where these are many."""
+    """Find the best `Assignments` by all states of one layer; None if there are too many."""
     n, m = weights.shape
     n_rows = len(fields[0])
     by_hidden = joint and m < n
@@ -533,16 +533,16 @@ def _enumerated(weights, fields, joint):
 
 
 def _rounds(weights, joint, n_chains):
-    """Number of rounds over all units of chains that time allows; 0 without weights."""
+    """Return the number of rounds of chains over all units that time allows; 0 without weights."""
     if not weights.size:
         return 0
     units = min(weights.shape) if joint else len(weights)
-    wanted = max(ROUNDS_PER_UNIT * units, MIN_ANNEALED_ROUNDS)
-    return min(wanted, int(MAX_ANNEALED_PRODUCTS / (n_chains * weights.size)))
+    n_rounds = max(ROUNDS_PER_UNIT * units, MIN_ANNEALED_ROUNDS)
+    return min(n_rounds, int(MAX_ANNEALED_PRODUCTS / (n_chains * weights.size)))
 
 
 def _annealed(weights, fields, joint, size, rng):
-    """Visible units at the ends of chains, of shape (n_rows, n_chains, n_visible)."""
+    """Anneal chains and return their last visible units, (n_rows, n_chains, n_visible)."""
     (chains, rounds), (n, m), n_rows = size, weights.shape, len(fields[0])
     hot = FIRST_TEMPERATURE * np.sqrt((weights**2).sum() / min(n, m))
     by_hidden = joint and m < n
@@ -561,7 +561,7 @@ def _annealed(weights, fields, joint, size, rng):
 
 
 def climbed(weights, fields, joint, visible, *, annealing=CLIMB_ONLY, n_threads=None):
-    """Flip units of rows, which are changed in place, until no single flip helps."""
+    """Flip single units, in place, until no flip raises the objective of a row."""
     (n, m), n_rows, sums = weights.shape, len(visible), abs(weights).sum(1)
     problem = BPProblem(
         weights=weights,
@@ -583,9 +583,9 @@ def climbed(weights, fields, joint, visible, *, annealing=CLIMB_ONLY, n_threads=
 
 
 def search_again(units, joint, result):
-    """Search more probable assignments: the reason why each row is not reliable, "" if it is.
+    """Search more probable assignments; return why each row is not reliable, "" if it is.
 
-    None if the layers are large.
+    Return None if the layers are large.
     """
     bits = units.is_one(np.atleast_2d(result.assignment[0]))
     better = best_assignments(units, joint, bits, CHECKED_CHAINS, rng=1)

@@ -25,8 +25,8 @@ class Beliefs(FixedPoint):
         Bethe log-partition, or `score`.
     assignment : tuple of arrays (visible, hidden)
         Sum-product: the more probable value of each unit. `most_probable`: the best visible
-        assignment, and the best hidden one given it. `converged` and `mean` describe the messages,
-        not this assignment; `reliable` says whether it passed the checks.
+        assignment, and the best hidden assignment given it; `reliable` says whether it passed the
+        checks, while `converged` and `mean` describe the messages.
     score : float or array, optional
         Max-product: minus the energy of the assignment, a lower bound of the maximum.
         Mixed-product: log of the sum of exp(-energy) over the hidden units, likewise.
@@ -39,9 +39,9 @@ class Beliefs(FixedPoint):
         Log-ratios m(high) / m(low) of the messages from visible to hidden units, with
         pairwise=True.
     pairwise : array of shape (n_visible, n_hidden) or (n_rows, n_visible, n_hidden), optional
-        Expected products <v_i h_j>, of each row or averaged over rows. They use the beliefs of both
-        units and the message to the hidden one; Eq. 18 of Ping & Ihler (2017), of both last
-        messages, agrees at fixed points, and differs for rows that have not converged.
+        Expected products <v_i h_j>, of each row or averaged over rows, computed from the beliefs of
+        both units and the message to the hidden unit. Eq. 18 of Ping & Ihler (2017), which uses
+        both last messages, agrees at fixed points, but not in rows that have not converged.
     damping : float or array
         Damping of the row at its end (a sweep that confirms convergence is undamped).
     method : {"belief propagation", "several starts", "elimination"}
@@ -93,11 +93,11 @@ class Beliefs(FixedPoint):
         return True if radius is not None and radius < 1 else None
 
     def _judged(self):
-        """Rows that are checked; an assignment may be the best one where messages do not settle."""
+        """Return the rows that are checked; assignments are checked without convergence, too."""
         return super()._judged() if self.score is None else np.ones(self.converged.size, bool)
 
     def _mixed(self, weights):
-        """Fields of the mixture of all rows of sum-product that a `FixedPoint` does not have."""
+        """Return the fields that a `FixedPoint` lacks, for the mixture of all rows."""
         beliefs, decode = self.__dict__["_states"]
         pairs = self.pairwise
         return {
@@ -108,13 +108,13 @@ class Beliefs(FixedPoint):
         }
 
     def __getstate__(self):
-        """Everything but what has the model."""
+        """Leave out attributes that refer to the model."""
         state = super().__getstate__()
         return {k: v for k, v in state.items() if k not in ("_radius", "_states")}
 
 
 def beliefs_of(options, units, ends, single=False, local_maximum=None):
-    """The `Beliefs` of rows that have ended; without the axis of rows if `single`."""
+    """Make the `Beliefs` of rows that have ended; without the axis of rows if `single`."""
     model, record = units.model, ends.record
     dtype, m = model.dtype, model.weights.shape[1]
     log_odds = record.visible, record.hidden[:, :m]
@@ -147,13 +147,13 @@ def beliefs_of(options, units, ends, single=False, local_maximum=None):
 
 
 def _values(units, x):
-    """Values of the units of both layers, from {0, 1} units."""
+    """Convert {0, 1} units of both layers to values of the model."""
     layers = np.split(x, [len(units.model.weights)], axis=1)
     return tuple(units.values(k, part).astype(units.model.dtype) for k, part in enumerate(layers))
 
 
 def of_record(record, single, dtype, layers, rows, kind=Beliefs, **shared):
-    """The `Beliefs` of a record; without the axis of rows if `single`."""
+    """Make the `Beliefs` of a record; without the axis of rows if `single`."""
 
     def row(x):
         return x[0] if single and x is not None else x
@@ -184,7 +184,7 @@ def of_record(record, single, dtype, layers, rows, kind=Beliefs, **shared):
 
 
 def log_messages(options, units, messages):
-    """Log-messages without padding, in the type of the model."""
+    """Return log-messages without padding, in the type of the model."""
     logs = messages[:, :, : units.model.weights.shape[1]].copy()
     if options.algorithm == "sum":
         np.log(logs, out=logs)
@@ -192,7 +192,7 @@ def log_messages(options, units, messages):
 
 
 def pair_products(options, units, problem, messages, record):
-    """Expected products <v_i h_j> of each row, or their average over rows."""
+    """Compute expected products <v_i h_j> of each row, or their average over rows."""
     m, mean = units.model.weights.shape[1], options.pairwise == "mean"
     out = _pairs_of_messages(options, problem, messages, record)[:, :, :m]
     if units.factor != 1:
@@ -206,7 +206,7 @@ def pair_products(options, units, problem, messages, record):
 
 
 def _pairs_of_messages(options, problem, messages, record):
-    """Probabilities that both units of a pair are 1, from the messages of all rows."""
+    """Compute the probabilities that both units of a pair are 1, from the messages of all rows."""
     n_rows, mean = len(record.visible), options.pairwise == "mean"
     out = np.zeros((1 if mean else n_rows, *messages.shape[1:]), messages.dtype)
     beliefs = np.stack(sigmoid_pair(record.hidden)).astype(messages.dtype, copy=False)
@@ -223,12 +223,12 @@ def _pairs_of_messages(options, problem, messages, record):
 
 
 def margin_of(objective):
-    """Differences of objectives that are rounding."""
+    """Return the largest difference of objectives that may be rounding."""
     return 1e-9 * (1 + abs(objective))
 
 
 def reasons(given, best, advice):
-    """Reason why each row is not reliable: a more probable assignment, or none that is possible."""
+    """Return the reason why each row is not reliable: a better assignment, or no possible state."""
     texts = []
     for objective, highest in zip(given, best, strict=True):
         is_lower = highest > -np.inf and highest - objective > margin_of(highest)
@@ -241,8 +241,8 @@ def reasons(given, best, advice):
 class GraphBeliefs(Beliefs):
     """Result of `belief_propagation` for a `BoltzmannMachine`: the `Beliefs` of a graph.
 
-    There is one layer: `mean`, `var`, `b` and `a` are arrays, and so is `assignment`, with labels
-    of groups of states.
+    There is one layer: `mean`, `var`, `b`, `a` and `assignment` are arrays. The assignment has
+    labels for groups of states.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ class GraphBeliefs(Beliefs):
     edge_probability : array of shape (n_edges,), optional
         Tree-reweighted: probability of each edge in a spanning tree.
     messages : array of shape (n_messages,) or (n_rows, n_messages), optional
-        Logarithms, to start from with `init`.
+        Log-messages, as `init` takes them.
     pairwise : array of shape (n_edges,), (n_values,) or with rows, optional
         Expected products <x_i x_j> of two-valued units. For other units, probabilities of the pairs
         of states, a table of n_states[i] * n_states[j] numbers for each edge: see `table`.
@@ -274,14 +274,14 @@ class GraphBeliefs(Beliefs):
     n_states: np.ndarray | None = None
 
     def table(self, i, j, row=None):
-        """Probabilities of the pairs of states of two coupled units that are not two-valued.
+        """Return the probabilities of pairs of states of two coupled, not two-valued, units.
 
         Parameters
         ----------
         i, j : int
             Units, in either order.
         row : int, optional
-            Row of fields or clamps, where there are rows.
+            Row of the result, if it has rows.
 
         Returns
         -------

@@ -1,16 +1,16 @@
 """Certified bounds of log-partitions: naive mean field below, spanning trees above.
 
-Where pairs of states are forbidden, products of independent units bound ln Z from below, too,
+If pairs of states are forbidden, products of independent units still bound ln Z from below,
 
     L = sum_i [<f_i> + H(q_i)] + sum_(i,j) <J_ij>  <=  ln Z,
 
-but only if they give no forbidden pair a positive probability, so that they start from one state of
-the machine. A unit that takes its best distribution given all other units keeps its states, and
-gains the states that no other unit forbids: L does not fall. The states gained depend on the order
-of the units; several orders are tried.
+if they give no forbidden pair a positive probability. So they start from one possible state of the
+machine. Updating a unit to its best distribution given all other units does not lower L: the
+possible states of the unit stay possible, and states that no other unit forbids are added. These
+depend on the order of the units; several orders are tried.
 
-Units of one colour, which are not coupled, are updated at once: on a sparse graph there are few
-colours, and units are coloured one after another in each order.
+Units of one colour, which are not coupled, are updated together: sparse graphs need few colours. In
+each order, units are coloured one after another.
 """
 
 from dataclasses import replace
@@ -63,8 +63,8 @@ class LogPartitionBounds(NamedTuple):
     Examples
     --------
     >>> import numpy as np, fastmf as mf
-    >>> found = mf.log_partition_bounds(mf.BoltzmannMachine(np.zeros((3, 3)), mf.Ising(np.ones(3))))
-    >>> bool(found.upper - found.lower < 1e-9)
+    >>> result = mf.log_partition_bounds(mf.BoltzmannMachine(np.eye(3) * 0, mf.Ising(np.ones(3))))
+    >>> bool(result.upper - result.lower < 1e-9)
     True
     """
 
@@ -80,7 +80,7 @@ class LogPartitionBounds(NamedTuple):
 
 
 def _extent(values):
-    """The range of an array as text, one number if both ends print alike."""
+    """Format the range of an array, as one number if both ends print alike."""
     low, high = f"{np.min(values):.4g}", f"{np.max(values):.4g}"
     return low if low == high else f"{low} to {high}"
 
@@ -92,18 +92,18 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
     ----------
     model : RBM, DBM or BoltzmannMachine
     field : array or tuple of arrays, optional
-        External tilt exp(field x) of the first layer's units, or of every layer's, as in `tap`;
-        with rows, there are bounds for each.
+        External tilt exp(field x) of the units of the first layer, or of all layers, as in `tap`;
+        with rows, each row has bounds.
     clamp : array or tuple of arrays, optional
         Values of clamped units, NaN where free, as in `tap`: bounds hold for the sum over the
         free units.
     n_starts : int, default 20
-        Number of random starts of naive mean field, in addition to the means of the uncoupled units
-        and, for discrete units, a state of large weight.
+        Number of random starts of naive mean field; the means of the uncoupled units and, for
+        discrete units, a state of large weight are added.
     max_iter : int, default 128
         Largest number of sweeps of tree-reweighted belief propagation.
     rng : numpy.random.Generator or int, default 0
-        For the random starts.
+        Generator of the random starts, or its seed.
 
     Returns
     -------
@@ -120,25 +120,25 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
 
     Notes
     -----
-    Both bounds hold before convergence, and include rounding errors. `lower` is the largest
-    variational bound at the products of tilted units that naive mean field finds. `upper` is the
+    Both bounds hold before convergence, and allow for rounding errors. `lower` is the largest
+    variational bound of the products of tilted units that naive mean field reaches. `upper` is the
     bound of tree-reweighted belief propagation (Wainwright, Jaakkola & Willsky 2005) with uniform
-    spanning trees: close where couplings are weak or few, tens of nats too high where many are
-    strong, and exact on a forest. It makes tables of the states of coupled units: 8 GiB for 500
-    groups of 21 states. Gaussian units beside bounded ones are integrated out; with other units
-    that are not discrete, `upper` is inf. With couplings of -inf, `lower` starts from the state
-    that max-product finds (without one it is -inf), and takes in states that no other unit forbids,
-    in `n_starts` orders of the units; `estimate` is then the same.
+    spanning trees: tight if couplings are weak or few, tens of nats too high if many are strong,
+    and exact on a forest. It makes tables of the states of coupled units: 8 GiB for 500 groups of
+    21 states. Gaussian units beside bounded ones are integrated out; with other units that are not
+    discrete, `upper` is inf. With couplings of -inf, `lower` starts from the state that max-product
+    finds (-inf without one), and adds states that no other unit forbids, in `n_starts` orders of
+    the units; `estimate` is then equal to `lower`.
 
     Examples
     --------
     >>> import numpy as np, fastmf as mf
     >>> weights = np.random.default_rng(0).normal(size=(8, 5)) / 4
     >>> model = mf.RBM(weights, mf.Ising(np.zeros(8)), mf.Ising(np.ones(5) / 2))
-    >>> found = mf.log_partition_bounds(model)
-    >>> bool(found.lower <= mf.exact(model).log_partition <= found.upper)
+    >>> bounds = mf.log_partition_bounds(model)
+    >>> bool(bounds.lower <= mf.exact(model).log_partition <= bounds.upper)
     True
-    >>> bool(found.upper - found.lower < 2)
+    >>> bool(bounds.upper - bounds.lower < 2)
     True
     """
     n_starts, max_iter = check.count("n_starts", n_starts), check.count("max_iter", max_iter)
@@ -169,7 +169,7 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
 
 
 def _with_finite_couplings(model):
-    """The model with couplings of 0 in the place of -inf."""
+    """Replace couplings of -inf by 0."""
     if not isinstance(model, BoltzmannMachine) or not has_forbidden(model.couplings):
         return model
     if not isinstance(model.prior, Categorical):
@@ -181,7 +181,7 @@ def _with_finite_couplings(model):
 
 
 def _certified(constant, lower, estimate, size, upper):
-    """The three numbers of a row, with `size` the sum of the sizes of the terms of `lower`."""
+    """Return lower, upper and estimate of a row; `size` is the sum of absolute terms of `lower`."""
     if constant == np.inf:  # the machine does not exist
         return constant, constant, constant
     if lower == -np.inf:
@@ -192,7 +192,7 @@ def _certified(constant, lower, estimate, size, upper):
 
 
 def _below(model, starts, row):
-    """Largest variational bound, its estimate from all solutions, and the size of its terms."""
+    """Return the largest variational bound, the estimate, and the sum of absolute terms."""
     solved, _, bounds, sizes = bounded_products(tap, model, starts, Tilt(*row[:3]), row[3])
     best = bounds.argmax()
     rows, _ = distinct(replace(solved, log_partition=bounds[:-1]))
@@ -201,7 +201,7 @@ def _below(model, starts, row):
 
 
 def _graph_of(sides, row):
-    """The machine with the tilts and clamps of a row as a graph; None if units are not discrete."""
+    """Make a graph with the tilts and clamps of a row; None if units are not discrete."""
     if any(columns_of_values(prior) is None or not has_log_prob(prior) for prior in sides.priors):
         return None
     field, precision, clamped, values = (np.asarray(part[0], np.float64) for part in row)
@@ -215,7 +215,7 @@ def _graph_of(sides, row):
 
 
 def _likely_start(units, n, dtype):
-    """Values of the first units in a state of large weight, (1, n), or no row."""
+    """Return the values of the first units in a state of large weight, (1, n), or no row."""
     labels = None if units is None else likely_state(units.problem()[0])
     if labels is None:
         return np.zeros((0, n), dtype)
@@ -226,16 +226,16 @@ def _likely_start(units, n, dtype):
 
 
 def _above(units, max_iter):
-    """Upper bound by spanning trees, which holds at all messages."""
+    """Compute the upper bound by spanning trees, which holds for any messages."""
     if units is None:
         return np.inf
-    # In so few sweeps undamped messages between strongly coupled units do not settle.
+    # Undamped messages between strongly coupled units would not converge in few sweeps.
     options = BPOptions(algorithm="tree_reweighted", max_iter=max_iter, damping=0.5)
     return solve_trees(options, units, 1, None)[0].log_partition[0]
 
 
 def _forbidden_bound(couplings, prior, row, n_orders, rng):
-    """Lower bound of the log-partition, its estimate, and the size of its terms."""
+    """Compute the lower bound with forbidden pairs, the estimate, and the sum of absolute terms."""
     tilt, _, clamped, values = (part[0] for part in row)
     model, starts = BoltzmannMachine(couplings, prior), prior.starts
     labels = np.where(clamped[starts], prior.labels(values), np.nan)
@@ -257,7 +257,7 @@ def _forbidden_bound(couplings, prior, row, n_orders, rng):
 
 
 def _ascent(parts, field, q, prior, colours):
-    """The bound, and the size of its terms, at the end of sweeps of groups from `q`."""
+    """Sweep groups from `q` to convergence; return the bound and the sum of absolute terms."""
     (finite, forbidden), bound = parts, (-np.inf, 0.0)
     group = np.repeat(np.arange(len(prior.sizes)), prior.sizes)
     places = [(np.flatnonzero(np.isin(group, k)), prior.sizes[k]) for k in colours]
@@ -282,7 +282,7 @@ def tree_reweighted(model, *, field=None, clamp=None, max_iter=1000):
     model : RBM or BoltzmannMachine
         An RBM or a graph (dense or sparse couplings) of discrete units.
     field, clamp : array or pair of arrays, optional
-        Extra fields, and values of clamped units, as in `belief_propagation`.
+        Additional fields, and values of clamped units, as in `belief_propagation`.
     max_iter : int, default 1000
         Largest number of sweeps. The bound holds after any number of them.
 
@@ -299,13 +299,13 @@ def tree_reweighted(model, *, field=None, clamp=None, max_iter=1000):
 
     See Also
     --------
-    log_partition_bounds : This bound and a lower one, for more models.
+    log_partition_bounds : This bound and a lower bound, for more models.
 
     Notes
     -----
-    Wainwright, Jaakkola and Willsky (2005). Edges have the probabilities that they have in uniform
-    random spanning trees or, in large graphs, in random trees that together contain all edges. The
-    bound is evaluated at the messages of the last sweep (Globerson and Jaakkola 2007).
+    Wainwright, Jaakkola and Willsky (2005). Edge probabilities are those in uniform random spanning
+    trees or, in large graphs, in random trees that together contain all edges. The bound is
+    evaluated at the messages of the last sweep (Globerson and Jaakkola 2007).
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Belief propagation in RBMs with binary hidden units: rows from their starts to their ends.
+"""Belief propagation in RBMs with binary hidden units: starts, iterations and results of rows.
 
 The equations of messages, cavities, beliefs and the Bethe free energy are at the head of
 `fastmf.kernels.bp.belief_propagation`, for {0, 1} units u. Binary units are x = offset + scale * u:
@@ -37,7 +37,7 @@ from fastmf.special import sigmoid_pair, softplus
 
 
 class Ends(NamedTuple):
-    """Rows that have ended, and their expected products and log-messages if asked for."""
+    """Records of rows that have ended; expected products and log-messages if asked for."""
 
     record: BPRecord
     pairs: np.ndarray | None
@@ -45,15 +45,15 @@ class Ends(NamedTuple):
 
 
 def propagated(options, units, n_rows, init=None, assignments=()):
-    """Iterate messages to the `Ends` of all rows.
+    """Iterate the messages of all rows to their `Ends`.
 
-    Each row runs from `init` (log-messages, or visible {0, 1} units where these are decoded) and
-    from each of the assignments; its runs lie one after another.
+    Each row is solved from `init` (log-messages, or visible {0, 1} units if these are decoded) and
+    from each of the assignments; the runs of a row are adjacent.
     """
     size = max(1, MAX_BYTES // (8 * max(1, units.model.weights.size)))
     if options.pairwise != "mean" or n_rows <= size:
         return _propagated(options, units, n_rows, init, assignments)
-    # Pairs need the messages of all rows, which may not fit in memory.
+    # Pairs need the messages of each row; those of all rows may not fit in memory.
     options, ends = replace(options, history=bool(options.history_length(n_rows))), []
     for first in range(0, n_rows, size):
         rows = np.arange(first, min(first + size, n_rows))
@@ -73,7 +73,7 @@ def _propagated(options, units, n_rows, init=None, assignments=()):
     dtype = message_dtype(options, units)
     has_init = init is not None and not options.decodes and init.ndim == 3
     n_workers, (n_messages, *pair_shape) = message_layout(options, units, n_rows, has_init)
-    # Beside the exponentials; rows with messages of their own start from them, others from a copy.
+    # Exponentials, messages, and starting messages unless each row has stored messages.
     n_arrays = 1 + n_messages + (n_messages != n_rows)
     shape = tuple(map(int, (n_arrays, *pair_shape)))
     check_available(
@@ -104,7 +104,7 @@ def _propagated(options, units, n_rows, init=None, assignments=()):
 
 
 def checked_fields(model, field):
-    """Checked extra fields of both layers, and the number of rows."""
+    """Check additional fields of both layers, and return them with the number of rows."""
     sizes = model.weights.shape
     parts = [
         check.rows("field", part, n, np.float64)
@@ -115,7 +115,7 @@ def checked_fields(model, field):
 
 
 def checked_init(init, shape, n_rows, smallest=None):
-    """Values to start from, finite or the smallest, and the number of rows, None without rows."""
+    """Check starting values, finite or `smallest`; return them and n_rows, None without rows."""
     init = np.asarray(init)
     if init.dtype.kind not in "fiub":
         raise TypeError(f"init must be an array of real numbers, got dtype {init.dtype}.")
@@ -137,7 +137,7 @@ def checked_init(init, shape, n_rows, smallest=None):
 
 
 def messages_of(init):
-    """Log-messages to start from, of an array or an earlier result."""
+    """Return starting log-messages from an array or an earlier result."""
     if not isinstance(init, Beliefs):
         return init
     if init.messages is None:
@@ -146,7 +146,7 @@ def messages_of(init):
 
 
 def _set_messages(options, units, init, messages, start, record):
-    """Messages that the kernel does not set, and the log-odds of hidden units that they give."""
+    """Set messages that the kernel does not initialise, and the log-odds of hidden units."""
     m, real = units.model.n_hidden, messages.dtype.type
     if init is not None:
         # Log-messages lie between 0 and the weight.
@@ -187,9 +187,9 @@ def _set_visible(units, record, rows, visible):
 
 
 def _decisions(units):
-    """Visible {0, 1} units by the means of the hidden ones, less 1/2, at messages in their middle.
+    """Decide visible {0, 1} units by the means of hidden units, minus 1/2, at neutral messages.
 
-    Mixed-product has decisions for messages; these do not depend on the coding of the units.
+    Decisions are the messages of mixed-product; these do not depend on the coding of the units.
     """
     hidden, weights = np.tanh(units.symmetric_field(1) / 2) / 2, units.model.weights
     received = hidden.astype(weights.dtype) @ weights.T * weights.dtype.type(units.factor)
@@ -197,12 +197,12 @@ def _decisions(units):
 
 
 def _max_abs(array):
-    """Largest absolute value, without an array of absolute values."""
+    """Return the largest absolute value, without a temporary array."""
     return float(max(array.max(initial=0), -array.min(initial=0)))
 
 
 def _total(field, extra):
-    """Fields of units and extra ones as rows in float64; infinite if they are too large."""
+    """Add fields of units and additional fields, as rows in float64; overflow gives infinity."""
     if extra is None:
         return np.array(field, np.float64, ndmin=2)
     with np.errstate(over="ignore"):
@@ -210,7 +210,7 @@ def _total(field, extra):
 
 
 def _check_fields(fields, dtype):
-    """Raise ValueError where sums of up to 1 / eps fields may not be numbers."""
+    """Raise ValueError if sums of up to 1 / eps fields may overflow."""
     limit = np.finfo(dtype).max * np.finfo(dtype).eps
     for max_field in map(_max_abs, fields):
         if not max_field <= limit:  # NaN, too
@@ -254,13 +254,13 @@ class BinaryUnits:
         return weights
 
     def symmetric_field(self, layer):
-        """Log-odds of the units of a layer while all messages are in the middle of their range.
+        """Return the log-odds of the units of a layer if all messages are neutral.
 
-        With couplings W of {0, 1} units that is W / 2: what a unit sends that is as often high as
-        low, whichever of its values is called 1. So these log-odds do not depend on the coding of
-        the units; for spins they are twice the field of the model.
+        A neutral message is W / 2, for couplings W of {0, 1} units: the message of a unit that is 0
+        or 1 with equal probabilities. So these log-odds do not depend on which value is called 1;
+        for spins they are twice the field of the model.
         """
-        # Not from `fields`: the middle of a spin is 0, and sums of its weights cancel exactly.
+        # Not from `fields`: the middle of a spin is 0, so that its weights drop out exactly.
         middle = self.offsets[1 - layer] + self.scales[1 - layer] / 2
         field = self._own_fields[layer]
         if middle:
@@ -268,7 +268,7 @@ class BinaryUnits:
         return self.scales[layer] * field
 
     def of_rows(self, rows):
-        """The same with the fields of these rows; fields that all rows share stay shared."""
+        """Select the fields of some rows; fields that all rows share stay shared."""
         units = copy(self)
         for name in ("fields", "_own_fields"):
             parts = (f if len(f) == 1 else f[rows] for f in getattr(self, name))
@@ -276,7 +276,7 @@ class BinaryUnits:
         return units
 
     def means(self, log_odds):
-        """Means and variances of the model's units, from log-odds of the {0, 1} units."""
+        """Compute means and variances of the model's units from log-odds of the {0, 1} units."""
         pairs = [sigmoid_pair(x) for x in log_odds]
         ends = [(low, low + scale) for low, scale in zip(self.offsets, self.scales, strict=True)]
         means = [low * q + high * p for (p, q), (low, high) in zip(pairs, ends, strict=True)]
@@ -288,19 +288,19 @@ class BinaryUnits:
         return self.offsets[layer] + self.scales[layer] * units
 
     def is_one(self, visible):
-        """{0, 1} units as booleans, from values of the visible units of the model."""
+        """Convert values of the visible units of the model to {0, 1} units, as booleans."""
         return visible > self.offsets[0] + self.scales[0] / 2
 
 
-# Largest |weight|, less the mean of the extremes of its group, for which ratios are numbers.
+# Largest |weight|, minus the mean of the extremes of its group, for which ratios do not overflow.
 MAX_GROUP_WEIGHT = MAX_WEIGHT[np.dtype(np.float64)]
 
 
 class GroupUnits:
-    """An RBM of groups and binary hidden units as one with {0, 1} hidden units, and its fields.
+    """An RBM of groups and binary hidden units, and fields of rows, with {0, 1} hidden units.
 
-    In every group and for every hidden unit of the `GroupProblem` the largest and the smallest
-    weight are opposite: a gauge, which changes no probability and no log-partition. `constant`,
+    The gauge of the `GroupProblem` makes the largest and the smallest weight of each group and
+    hidden unit opposite, which changes no probability and no log-partition. `constant`,
     (1 or n_rows,), is to be added to log-probabilities; hidden units have the values offset and
     offset + scale.
     """
@@ -330,7 +330,7 @@ class GroupUnits:
 
 
 def propagate(options, model, fields, n_rows):
-    """The `Beliefs` of a model with categorical visible units, by sum-product.
+    """Solve a model with categorical visible units by sum-product, and return its `Beliefs`.
 
     Marginal MAP starts from the most probable label of each group, and moves single groups.
     """
@@ -350,7 +350,7 @@ def propagate(options, model, fields, n_rows):
 
 
 def _prepared(options, units, n_rows):
-    """Settings, and a record of rows at their starts."""
+    """Make the settings, and the initial record of rows."""
     (n_states, n_hidden), dtype = units.weights.shape, np.dtype(np.float64)
     rounding_error = rounding((n_states, n_hidden), dtype, units.max_weight, 1.0)
     settings = bp_groups.GroupSettings(
@@ -368,14 +368,14 @@ def _prepared(options, units, n_rows):
 
 
 def _workspace(problem, n_workers):
-    """Memory of the workers."""
+    """Allocate the memory of the workers."""
     n_hidden, sizes = problem.exponentials.shape[1], np.diff(problem.starts)
     shapes = (len(sizes), n_hidden), (9, n_hidden), (3, int(sizes.max()))
     return bp_groups.GroupWorkspace(*(np.zeros((n_workers, *shape)) for shape in shapes))
 
 
 def _climbed(units, labels):
-    """Labels after moves of single groups to their best states; hidden units are summed out."""
+    """Move single groups to their best states, with hidden units summed out; return the labels."""
     problem, weights, labels = units.problem, units.weights, labels.copy()
     starts = problem.starts[:-1]
     sums = problem.hidden_field + weights[starts + labels].sum(1)
@@ -389,7 +389,7 @@ def _climbed(units, labels):
             without = sums[moving] - w[state]
             values = fields[moving, group] + softplus(without[:, None] + w).sum(2)
             new = values.argmax(1)
-            # A gain of rounding could recur for ever.
+            # Without a limit, gains by rounding could recur for ever.
             limit = 1e-12 * (1 + abs(values[index, state]))
             better = values[index, new] - values[index, state] > limit
             labels[moving, i] = np.where(better, new, state)

@@ -1,12 +1,12 @@
 """Distinct fixed points of sum-product from many starts, and their mixture.
 
-Fixed points s with Bethe log-partitions B_s are weighted by w_s = exp(B_s) / sum_t exp(B_t), as
-phases that hardly overlap: the log-partition is log sum_s exp(B_s), and marginals are averages.
+Fixed points s with Bethe log-partitions B_s are treated as phases that hardly overlap, with weights
+w_s = exp(B_s) / sum_t exp(B_t): the log-partition is log sum_s exp(B_s); marginals are averages.
 
-Starts are messages without preference and messages of states: of random probabilities, of naive
-mean-field solutions and of states of low energy, each with its opposite where units have two
-values. Fixed points that are reached are left by a small distance and solved again: a point that is
-no minimum of the Bethe free energy does not come back, and is no answer.
+Starts are neutral messages, and messages computed from probabilities of states: random ones, naive
+mean-field solutions and states of low energy, each with its opposite where units have two values.
+Each fixed point is perturbed and solved again. One that is no minimum of the Bethe free energy is
+unstable, and is left out.
 """
 
 from dataclasses import replace
@@ -20,16 +20,16 @@ from fastmf.inference.fixed_point import with_changes
 from fastmf.inference.mean_field.solutions import N_CHECKED_STARTS, SPREAD, joined_rows, mixed_row
 from fastmf.special import sigmoid
 
-# Sweeps from each of the starts with which one start is compared.
+# Sweeps from each start of the mixtures with which the checks compare answers.
 MAX_CHECK_SWEEPS = 200
 # Smallest probability of a state from which messages start.
 MIN_START_PROBABILITY = 1e-6
-# Sweeps to naive mean-field solutions and to states of low energy, which have a low temperature.
+# Sweeps of naive mean field that make starts, and the temperature for states of low energy.
 N_SWEEPS, COLD = 50, 1e-3
 
 
 def options_of_checks(options):
-    """Options of the mixtures with which one start is compared."""
+    """Make the options of the mixtures with which the checks compare answers."""
     return BPOptions(
         n_starts=N_CHECKED_STARTS, rng=0, max_iter=MAX_CHECK_SWEEPS, tol=options.tol,
         n_threads=options.n_threads,
@@ -37,10 +37,10 @@ def options_of_checks(options):
 
 
 def mixtures(options, n_rows, of_row):
-    """The `Beliefs` of mixtures of fixed points, and whether each row has a stable one.
+    """Return the `Beliefs` of mixtures of fixed points, and whether each row has a stable one.
 
-    of_row(k) gives functions solve(options, messages), which solves row k from several messages,
-    and starts(n, rng), which draws them.
+    of_row(k) returns functions solve(options, messages), which solves row k from several messages,
+    and starts(n, rng), which draws such messages.
     """
     rng, rows = check.generator(options.rng), []
     last = replace(options, n_starts=None, messages=False, pairwise=bool(options.pairwise))
@@ -62,10 +62,10 @@ def mixtures(options, n_rows, of_row):
 
 
 def random_probabilities(n_starts, n_units, rng):
-    """Probabilities of 1 of two-valued units to start from: states, each with its opposite.
+    """Draw starting probabilities of two-valued units: random states, each with its opposite.
 
-    Some starts have few units that are 1 and some have many, so that phases are found that differ
-    in the sum of all units.
+    The fraction of units that are 1 is random, too, so that phases that differ in the sum of all
+    units are reached.
     """
     half = -(-n_starts // 2)
     states = rng.random((half, n_units)) < rng.random((half, 1))
@@ -73,11 +73,11 @@ def random_probabilities(n_starts, n_units, rng):
 
 
 def relaxed(p, middle, step, rng):
-    """Probabilities to start from: a third nearer to the middle, a third each at solutions.
+    """Move a third of the starts towards the middle, and a third each to mean-field solutions.
 
-    step(p, temperature) is a sweep of naive mean field.
+    step(p, temperature) is a sweep of naive mean field, here at temperature 1 and a low one.
     """
-    # Opposites are one after another, and so are of the same kind.
+    # A state and its opposite are adjacent, and of the same kind.
     kinds = np.arange(len(p)) // 2 % 3
     for kind, temperature in ((1, 1.0), (2, COLD)):
         x = p[kinds == kind]
@@ -90,7 +90,7 @@ def relaxed(p, middle, step, rng):
 
 
 def starts_of_layers(units, n_starts, rng):
-    """Log-messages from visible to hidden `BinaryUnits`, the first without preference."""
+    """Return starting log-messages from visible to hidden `BinaryUnits`, the first neutral."""
     weights, (b, c) = units.weights(), units.fields
 
     def step(x, temperature):

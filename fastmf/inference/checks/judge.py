@@ -1,13 +1,13 @@
 """The rule by which rows are judged, see `fastmf.inference.checks`, and the answers it compares.
 
-Exact sums are over the states of all units, or of the smaller of two sides without couplings
-inside; in other fully visible machines one unit after the other is eliminated. Where sums would
-take longer than some tenths of a second for all rows together, none are made.
+Exact sums are over the states of all units, or of the smaller side of a bipartite machine; larger
+fully visible machines are summed by variable elimination. Sums that would take longer than some
+tenths of a second for all rows together are not made.
 
-Held units: with a unit x_i held at each of its values s, belief propagation has the log-partitions
-log Z_s; without an error they add up to log Z = log sum_s Z_s, and the means are their averages
-with weights Z_s / Z. That takes other ways around cycles, and reaches every phase in which the
-values of the unit differ (Weller & Jebara 2014 clamp units for better answers).
+Held units: with a unit x_i clamped to each of its values s, belief propagation has log-partitions
+log Z_s. If they were exact, they would add up to log Z = log sum_s Z_s, and the means would be
+averages with weights Z_s / Z. Clamping cuts the cycles through the unit, and reaches every phase in
+which it has another value (Weller & Jebara, 2014, clamp units to improve answers).
 """
 
 from enum import StrEnum
@@ -31,14 +31,14 @@ from fastmf.priors._protocol import as_dtype, by_parts, can_sample, has_log_prob
 from fastmf.priors._queries import columns_of_values, is_discrete, number_of_states, widths
 from fastmf.priors.concatenated import concatenate
 
-# Share of the weight from which on a row with a start of its own is the answer of the whole model.
+# Share of the total weight above which a row solved from `init` must be right for the whole model.
 LARGEST_SHARE = 0.75
 
 
 def reasons_of(solved, question, exact_sums=True):
-    """Return the reason why each row is not reliable, "" if it is; None if that is not known.
+    """Return the reason why each row is not reliable, "" if it is; None if nothing is known.
 
-    `exact_sums` says whether these may decide.
+    Without `exact_sums`, only other methods are compared.
     """
     n_rows = np.size(solved.converged)
     reasons = [""] * n_rows
@@ -75,11 +75,11 @@ def reasons_of(solved, question, exact_sums=True):
 
 
 def _by_exact_sums(question, tilt, mean, values):
-    """Reason why each row is wrong, "" if it is right, None where sums do not tell.
+    """Return the reason why each row is wrong, "" if it is right, None if sums cannot decide.
 
-    A row with a start of its own may be one solution of several. If its log-partition is d nats too
-    low, it has a share w = exp(-d) of the weight, so that means may differ by 1 - w more; and
-    whether it is a good solution sums do not tell.
+    A row solved from `init` may be one solution of several. If its log-partition is d nats too low,
+    it has a share w = exp(-d) of the weight, so that means may differ by a further 1 - w; sums
+    cannot decide whether it is a good approximation of this solution.
     """
     sums = exact_rows(question.model, tilt, mean)
     if sums is None:
@@ -105,12 +105,12 @@ def _by_exact_sums(question, tilt, mean, values):
     return decided
 
 
-# Nats, and fractions of the range of units on average and of one unit, by which answers may differ.
+# Largest differences of answers that agree: nats; fractions of ranges, on average and of one unit.
 MAX_NATS, MAX_MEAN, MAX_ONE_MEAN = 1.0, 0.05, 0.2
-# Units that are held at least.
+# Minimum number of held units.
 MIN_HELD = 4
-# Seconds that a check of all rows may take by these estimates, for a typical row: of belief
-# propagation, a message, and of adaptive TAP, a multiplication. Verdicts do not depend on a clock.
+# Estimated seconds that a check of all rows may take, by the seconds per message of belief
+# propagation and per multiplication of adaptive TAP. No clock is read: results are reproducible.
 MAX_SECONDS, MESSAGE_SECONDS, PRODUCT_SECONDS = 0.5, 1e-6, 2e-8
 
 
@@ -143,30 +143,30 @@ class Answer(NamedTuple):
 
 
 def agree(answer, other, width, slack=0.0):
-    """Whether two answers agree, where units have these ranges and means may differ by `slack`."""
+    """Whether two answers agree, given the ranges of units; means may differ by `slack` more."""
     off = np.maximum(abs(other.mean - answer.mean) / width - slack, 0)
     means = off.mean() <= MAX_MEAN and off.max() <= MAX_ONE_MEAN if off.size else True
     return bool(abs(other.log_partition - answer.log_partition) <= MAX_NATS and means)
 
 
 class JudgedRows(NamedTuple):
-    """Rows to be judged: answers, and tilts with which they were solved."""
+    """Rows to be judged: answers, and the tilts for which they were solved."""
 
-    machine: object  # RBM or BoltzmannMachine: in double precision; a DBM as `bipartite()`
+    machine: object  # RBM or BoltzmannMachine, in double precision; a DBM as `bipartite()`
     mean: np.ndarray  # (n_rows, n_units): units are in the order of the machine's layers
     var: np.ndarray  # (n_rows, n_units)
     log_partition: np.ndarray  # (n_rows,)
     field: np.ndarray  # (n_rows, n_units)
     precision: np.ndarray  # (n_rows, n_units)
-    clamped: np.ndarray  # bool (n_rows, n_units): units that have their means as values
+    clamped: np.ndarray  # bool (n_rows, n_units): units clamped to their means
 
     def chosen(self, rows):
-        """The same for some rows."""
+        """Select some rows."""
         return JudgedRows(self.machine, *(part[rows] for part in self[1:]))
 
     @property
     def prior(self):
-        """Prior of all units, side by side."""
+        """Prior of all units, concatenated."""
         return concatenate(list(self.machine.layers))
 
     @property
@@ -182,7 +182,7 @@ class JudgedRows(NamedTuple):
 
 
 def machine_of(model):
-    """An RBM or BoltzmannMachine in double precision with the units and couplings of a model."""
+    """Convert a model to an RBM or BoltzmannMachine in double precision."""
     if isinstance(model, Layered):
         model = model.bipartite()
         layers = (as_dtype(prior, np.float64) for prior in model.layers)
@@ -191,7 +191,7 @@ def machine_of(model):
 
 
 def joined(model, parts):
-    """Arrays of one layer, or of all layers of a model, in the order of `machine_of`."""
+    """Concatenate arrays of the layers of a model, in the order of `machine_of`."""
     if isinstance(parts, tuple):
         order = (*parts[::2], *parts[1::2]) if isinstance(model, Layered) else parts
         parts = np.concatenate([np.atleast_2d(part) for part in order], axis=1)
@@ -199,14 +199,14 @@ def joined(model, parts):
 
 
 def split(machine, x):
-    """An array of all units as a tuple of the layers of an RBM."""
+    """Split an array of all units into a tuple of the layers of an RBM."""
     if isinstance(machine, RBM):
         return tuple(np.split(x, [len(machine.weights)], axis=-1))
     return x
 
 
 def are_too_large(model, n_rows, whole):
-    """Whether all methods would take too long, by the sizes of a model alone."""
+    """Whether all methods would take too long, judged by the sizes of a model."""
     layered = isinstance(model, Layered)
     parts = model.couplings if layered else (model.couplings,)
     sizes = [sum(model.sizes[k::2]) for k in (0, 1)] if layered else model.couplings.shape
@@ -227,9 +227,9 @@ def count_couplings(couplings):
     return int(np.count_nonzero(entries(couplings)))
 
 
-# Numbers of all rows up to which states are enumerated, an eighth of them at a time.
+# Maximum size of an enumeration of all rows, an eighth of which is in memory at a time.
 MAX_NUMBERS = 2**21
-# Standard deviations that count as the range of a unit of unbounded values.
+# Range of a unit with unbounded values, in standard deviations.
 DEVIATIONS = 4.0
 
 
@@ -245,30 +245,30 @@ class ExactRows(NamedTuple):
 
 
 def exact_rows(model, tilt, values):
-    """The `ExactRows` of a model, tilted in the order of `sides_of`; None if they are not quick."""
+    """Compute the `ExactRows` of a model, with tilts in the order of `sides_of`, if quick."""
     sides, n_rows = sides_of(model), len(values)
     values = values.astype(np.float64)
     tilt = tilt._make(
         part.astype(part.dtype if part.dtype == bool else np.float64) for part in tilt
     )
-    n_own = n_rows if tilt.clamped.any() else max(map(len, tilt))
-    summed = _enumerated_side(sides, n_own)
+    n_tilts = n_rows if tilt.clamped.any() else max(map(len, tilt))
+    summed = _enumerated_side(sides, n_tilts)
     if summed is not None:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # units without moments
-            sums = _enumerated(sides, summed, tilt, values[:n_own])
+            sums = _enumerated(sides, summed, tilt, values[:n_tilts])
     elif len(sides.priors) == 1:
-        sums = _eliminated(sides, tilt, values[:n_own])
+        sums = _eliminated(sides, tilt, values[:n_tilts])
     else:
         sums = None
-    if sums is None or n_own == n_rows:
+    if sums is None or n_tilts == n_rows:
         return sums
     return ExactRows(*(np.repeat(part, n_rows, axis=0) for part in sums[:2]), sums.width)
 
 
 def _enumerated_side(sides, n_rows):
-    """Side with few enough states for all rows, or None."""
-    two = len(sides.priors) == 2
-    width = sum(sides.couplings.shape) * n_rows if two else sides.couplings.shape[0] + n_rows
+    """Return the side with few enough states for all rows, or None."""
+    bipartite, shape = len(sides.priors) == 2, sides.couplings.shape
+    width = sum(shape) * n_rows if bipartite else shape[0] + n_rows
     if has_forbidden(sides.couplings):
         return None
     counts = [
@@ -280,7 +280,7 @@ def _enumerated_side(sides, n_rows):
 
 
 def _enumerated(sides, summed, tilt, values):
-    """The `ExactRows` by the states of one side; the other, if any, is summed analytically."""
+    """Compute `ExactRows` over the states of one side; sum the other, if any, analytically."""
     prior, n_rows = sides.priors[summed], len(values)
     x = np.vstack(list(states_of(prior, 1)))
     fields = x @ (sides.couplings.T if summed else sides.couplings)
@@ -297,7 +297,7 @@ def _enumerated(sides, summed, tilt, values):
 
 
 def _sums_of_rows(sides, summed, states, tilt, values):
-    """The `ExactRows` of some rows with tilts of their own, by (states, fields, log-weights)."""
+    """Compute the `ExactRows` of some rows and tilts, from (states, fields, log-weights)."""
     x, fields, log_weights = states
     prior, of_side = sides.priors[summed], sides.slices[summed]
     field, precision, clamped = (part[:, of_side] for part in tilt)
@@ -305,8 +305,8 @@ def _sums_of_rows(sides, summed, states, tilt, values):
     if clamped.any():
         wrong = (clamped[:, None] & (x != values[:, None, of_side])).any(2)
         logs = np.where(wrong, -np.inf, logs)
-    two = len(sides.priors) == 2
-    if two:
+    bipartite = len(sides.priors) == 2
+    if bipartite:
         prior_there, of_other_side = sides.priors[1 - summed], sides.slices[1 - summed]
         field, *more = (part[:, None, of_other_side] for part in (*tilt, values))
         b = fields + field
@@ -320,7 +320,7 @@ def _sums_of_rows(sides, summed, states, tilt, values):
     w /= w.sum(1, keepdims=True)
     mean, width = np.empty(values.shape), np.empty(values.shape)
     mean[:, of_side], width[:, of_side] = w @ x, widths(prior)
-    if two:
+    if bipartite:
         means = means.reshape(b.shape)
         mean[:, of_other_side] = _averages(w, means)
         width[:, of_other_side] = _widths_or_deviations(prior_there, *parts[:2], w, means)
@@ -329,12 +329,12 @@ def _sums_of_rows(sides, summed, states, tilt, values):
 
 
 def _averages(w, values):
-    """Averages of values of shape (n_rows, n_states, n_units) with weights of all states."""
+    """Average values of shape (n_rows, n_states, n_units) with the weights of all states."""
     return (w[:, None] @ values)[:, 0]
 
 
 def _widths_or_deviations(prior, b, precision, w, mean):
-    """Widths of units in each row; of those that are not discrete by their variances."""
+    """Return the ranges of units in each row, from variances if units are not discrete."""
     if is_discrete(prior):
         return widths(prior)
     var = prior.moments(b, precision)[1].reshape(mean.shape)
@@ -343,7 +343,7 @@ def _widths_or_deviations(prior, b, precision, w, mean):
 
 
 def ranges(prior, var):
-    """Ranges of discrete units, and `DEVIATIONS` standard deviations of all other units."""
+    """Return ranges of discrete units, and `DEVIATIONS` standard deviations of all other units."""
     deviations = np.maximum(DEVIATIONS * np.sqrt(var), 1e-300)
     return np.hstack([
         np.broadcast_to(widths(part), of_part.shape) if is_discrete(part) else of_part
@@ -352,7 +352,7 @@ def ranges(prior, var):
 
 
 def _eliminated(sides, tilt, values):
-    """The `ExactRows` of a fully visible machine, None if its tables are large."""
+    """Compute the `ExactRows` of a fully visible machine, None if its tables are large."""
     prior, n_rows = sides.priors[0], len(values)
     if not is_discrete(prior) or not all(map(has_log_prob, parts_of(prior))):
         return None
@@ -368,14 +368,14 @@ def _eliminated(sides, tilt, values):
     return ExactRows(log_partition, units.moments(beliefs)[0], widths(prior)[None])
 
 
-# Units that are held at most.
+# Maximum number of held units.
 MAX_HELD = 12
-# Tolerance, sweeps of belief propagation, and iterations from the starts of a mixture.
+# Tolerance of other methods, sweeps of belief propagation, iterations from starts of a mixture.
 METHOD_TOL, MAX_SWEEPS, MAX_ITERATIONS = 1e-5, 400, 100
 
 
 def by_other_answers(question, rows, numbers):
-    """Reason why each row is not reliable, "" if it is; None if methods would take too long."""
+    """Return the reason why each row is not reliable, "" if it is; None if that takes too long."""
     if question.whole:
         return _of_whole_model(question, rows, numbers)
     for method, reason in (
@@ -391,30 +391,30 @@ def by_other_answers(question, rows, numbers):
 
 
 def _of_whole_model(question, rows, numbers):
-    """The same of rows without starts of their own."""
-    reasons, held, unsettled = [""] * len(numbers), HeldUnits(rows), []
+    """Return the reasons for rows solved without `init`."""
+    reasons, held, undecided = [""] * len(numbers), HeldUnits(rows), []
     for k, row in enumerate(numbers):
         if question.stable is not None and not question.stable[row]:
             reasons[k] = Reason.UNSTABLE
             continue
-        alternatives, settled = held.answers(k) if held.seconds <= MAX_SECONDS else ([], False)
+        alternatives, converged = held.answers(k) if held.seconds <= MAX_SECONDS else ([], False)
         answer = Answer(rows.log_partition[k], rows.mean[k])
         if not all(agree(answer, alternative, _widths(rows, k)) for alternative in alternatives):
             reasons[k] = Reason.HELD_UNITS
-        elif not settled:
-            unsettled.append(k)
-    if not unsettled:
+        elif not converged:
+            undecided.append(k)
+    if not undecided:
         return reasons
-    more = _of_starts_and_adaptive_tap(question, rows.chosen(unsettled))
+    more = _of_starts_and_adaptive_tap(question, rows.chosen(undecided))
     if more is None:
         return None
-    for k, reason in zip(unsettled, more, strict=True):
+    for k, reason in zip(undecided, more, strict=True):
         reasons[k] = reason
     return reasons
 
 
 def _of_starts_and_adaptive_tap(question, rows):
-    """The same where units are not discrete, or messages with held units do not settle."""
+    """Return the reasons if units are not discrete, or messages with held units do not converge."""
     adaptive, reasons = AdaptiveTap(rows), [""] * len(rows.mean)
     if adaptive.seconds > MAX_SECONDS:
         return None
@@ -434,7 +434,7 @@ def _of_starts_and_adaptive_tap(question, rows):
 
 
 def _contradictions(rows, alternatives, reason):
-    """The reason for each row that does not agree with another answer, "" where there is none."""
+    """Return `reason` for each row that differs from its alternative answer, "" otherwise."""
     out = []
     for k, alternative in enumerate(alternatives):
         answer = Answer(rows.log_partition[k], rows.mean[k])
@@ -444,15 +444,15 @@ def _contradictions(rows, alternatives, reason):
 
 
 def _widths(rows, k):
-    """Ranges of the units of a row."""
+    """Return the ranges of the units of a row."""
     return ranges(rows.prior, rows.var[[k]])[0]
 
 
 class HeldUnits:
     """Belief propagation with single units held at each of their values.
 
-    Units are held as time allows; `seconds` is the time for the fewest in all rows,
-    infinite where belief propagation does not solve them.
+    The number of held units depends on the limit of time; `seconds` is the estimate for the minimum
+    number in all rows, infinite if belief propagation does not support them.
     """
 
     def __init__(self, rows):
@@ -469,8 +469,8 @@ class HeldUnits:
         self.n_held = min(MAX_HELD, int(MAX_SECONDS / (seconds * counts.max(initial=1) + 1e-300)))
 
     def answers(self, k):
-        """Answers of a row by each unit that is held, and whether all of them have converged."""
-        # Other solvers are imported where they are asked, as exact sums decide most small machines.
+        """Return the answers of row k, one for each held unit, and whether all have converged."""
+        # Solvers are imported when they are needed: exact sums decide most small machines.
         from fastmf.inference.bp.belief_propagation import belief_propagation
 
         row = self.rows.chosen([k])
@@ -504,9 +504,9 @@ class HeldUnits:
         return answers, len(answers) == len(units)
 
     def _units(self, row):
-        """The free units that are coupled most strongly, by variances."""
+        """Return the free units with the largest couplings, weighted by variances."""
         squares = with_entries(self.graph.couplings, _finite_square)
-        # Units that seem certain are held where no unit does not.
+        # Not 0, so that units that seem certain are held if there are no others.
         var = np.where(row.clamped[0], 0, np.maximum(row.var[0], np.finfo(float).eps ** 2))
         strength = np.add.reduceat(var * (squares @ var), self.starts)
         order = np.argsort(-strength, kind="stable")[: max(self.n_held, MIN_HELD)]
@@ -519,7 +519,7 @@ def _finite_square(w):
 
 
 class AdaptiveTap:
-    """Adaptive TAP, of machines without clamped units and groups."""
+    """Adaptive TAP, for machines without clamped units and groups."""
 
     def __init__(self, rows):
         self.rows, self.seconds, machine = rows, np.inf, rows.machine
@@ -529,7 +529,7 @@ class AdaptiveTap:
             self.seconds = len(rows.mean) * products * PRODUCT_SECONDS
 
     def answers(self, init=None):
-        """The answer of each row, None where it has not converged."""
+        """Return the answer for each row, None where it has not converged."""
         from fastmf.inference.ep.adaptive_tap import adaptive_tap
 
         solved = asked(adaptive_tap, self.rows.machine, init, **self.rows.tilts())
@@ -537,7 +537,7 @@ class AdaptiveTap:
 
 
 def adaptive_mixture(machine, **tilts):
-    """The mixture of the fixed points of adaptive TAP from several starts."""
+    """Return the mixture of the fixed points of adaptive TAP from several starts."""
     from fastmf.inference.ep.adaptive_tap import adaptive_tap
 
     options = {"tol": METHOD_TOL, "max_iter": MAX_ITERATIONS, "schedule": "parallel"}
@@ -547,7 +547,7 @@ def adaptive_mixture(machine, **tilts):
 class MessagesFromMeans:
     """Belief propagation from the messages that units send at the means of rows.
 
-    Probabilities of their states are known from the means of groups, and of two values.
+    The means of groups, and of two-valued units, determine the probabilities of their states.
     """
 
     def __init__(self, rows):
@@ -559,7 +559,7 @@ class MessagesFromMeans:
             self.seconds = len(rows.mean) * seconds_of_messages(self.graph, self.values)
 
     def answers(self, init):
-        """The answer of each row, None where it has not converged."""
+        """Return the answer for each row, None where it has not converged."""
         from fastmf.inference.bp.belief_propagation import belief_propagation
         from fastmf.inference.bp.graphs.starts import messages_from
 
@@ -583,7 +583,7 @@ class MessagesFromMeans:
 
 
 def asked(solve, *arguments, **options):
-    """The result of a solver; None if it refuses couplings, as too large ones."""
+    """Return the result of a solver; None if it refuses the couplings, such as too large ones."""
     try:
         return solve(*arguments, **options)
     except ValueError:
@@ -591,7 +591,7 @@ def asked(solve, *arguments, **options):
 
 
 def answers_of(solved, rows):
-    """The answers of a `FixedPoint` of the machine of rows, None where it has not converged."""
+    """Return the answers of a `FixedPoint`, a row each, None where it has not converged."""
     if solved is None:
         return [None] * len(rows.mean)
     mean = joined(rows.machine, solved.mean)
@@ -605,30 +605,30 @@ def answers_of(solved, rows):
 
 
 def graph_of(machine):
-    """An RBM as a BoltzmannMachine, as which its units can be held."""
+    """Convert an RBM to a BoltzmannMachine, in which any unit can be held."""
     if isinstance(machine, RBM):
         return machine_of_layers(machine.weights, machine.layers)
     return machine
 
 
 def seconds_of_messages(graph, values):
-    """Estimated time of belief propagation of one row, with these values of all units."""
+    """Estimate the time of belief propagation for one row, given the values of all units."""
     groups = [x.shape[1] for x in values]
     n_values = max((len(x) for x, size in zip(values, groups, strict=True) if size == 1), default=2)
-    # Groups have a coupling for each pair of states, and two-valued units one message an edge.
+    # Groups have a coupling for each pair of states; two-valued units send one number an edge.
     n_numbers = count_couplings(graph.couplings) * (n_values**2 if n_values > 2 else 1)
     return n_numbers * MESSAGE_SECONDS
 
 
 def seconds_of_starts(rows):
-    """Estimated time of the mixtures of a mean-field solver."""
+    """Estimate the time of the mixtures of a mean-field solver."""
     # Some starts take several times as many sweeps as a typical row.
     n_solves = 5 * 2 * N_CHECKED_STARTS * len(rows.mean)
     return n_solves * count_couplings(couplings_of(rows.machine)) * PRODUCT_SECONDS
 
 
 def values_of(rows):
-    """Values of each unit or group; None where belief propagation does not solve the rows."""
+    """Return the values of each unit or group; None if belief propagation does not apply."""
     if rows.precision.any() or not all(map(has_log_prob, parts_of(rows.prior))):
         return None
     return columns_of_values(rows.prior) or None

@@ -1,7 +1,7 @@
-"""Adaptive TAP: expectation propagation with couplings in the place of data.
+"""Adaptive TAP: expectation propagation with couplings instead of data.
 
-With couplings J, sites t = (B2, A2), cavities c = (B1, A1), and a the means and v the variances of
-the units under their cavities (Opper & Winther 2005; Tramel et al. 2018, Algorithm 3),
+With couplings J, sites t = (B2, A2), cavities c = (B1, A1), and means a and variances v of the
+units under their cavities (Opper & Winther 2005; Tramel et al. 2018, Algorithm 3),
 
     C = (diag(A2) - J)^-1,  v = diag C,  a = C B2
     A1 = 1 / v - A2,        B1 = a / v - B2
@@ -51,12 +51,12 @@ def adaptive_tap(
     ----------
     model : BoltzmannMachine, RBM or DBM
     init : None, "up", array, pair (mean, var) or FixedPoint
-        Starting point, as in `tap`: one sweep of TAP from there gives the first sites; None: the
-        uncoupled units; a result of `adaptive_tap`: its sites.
+        Starting point, as in `tap`, from which one sweep of TAP gives the first sites. None: the
+        uncoupled units. A result of `adaptive_tap`: its sites.
     schedule : {"auto", "convergent", "parallel"}, default "auto"
         As in `expectation_propagation`.
     field, precision : array or tuple of arrays, optional
-        Extra tilt exp(field x - precision x^2 / 2), as in `tap`.
+        External tilt exp(field x - precision x^2 / 2), as in `tap`.
     damping, tol, max_iter, history, n_threads
         As in `expectation_propagation`.
 
@@ -69,18 +69,18 @@ def adaptive_tap(
     Raises
     ------
     ValueError, TypeError
-        For arguments of wrong shapes, types or ranges, and if no sites make the Gaussian proper. A
-        row that does not converge is no error: see `converged` and `message`.
+        For arguments of wrong shapes, types or ranges, and if no sites make the Gaussian proper.
+        Rows that do not converge raise no error: see `converged` and `message`.
 
     Notes
     -----
-    Opper & Winther (2005); Tramel et al. (2018), Algorithm 3, with the corrections that its second
-    half uses the fields of the step before, and that B2 = a1 / c1 - B1 in general. This is
-    expectation propagation with the couplings in place of a linear model: t = (B2, A2) are the
-    sites, c = (B1, A1) the cavities, and the Gaussian has precision diag(A2) - J. A DBM is solved
-    as `bipartite()`. For an RBM only a matrix of the size of the smaller layer is factorised. Exact
-    for Gaussian units. In well-trained machines units are correlated and the parallel schedule does
-    not converge, whatever the damping; then "auto" descends on the energy, for binary units by
+    Opper & Winther (2005); Tramel et al. (2018), Algorithm 3, with two corrections: the second half
+    uses the fields of the previous step, and B2 = a1 / c1 - B1 in general. This is expectation
+    propagation with couplings instead of a linear model: t = (B2, A2) are the sites, c = (B1, A1)
+    the cavities, and the Gaussian has precision diag(A2) - J. A DBM is solved as `bipartite()`. For
+    an RBM only a matrix of the size of the smaller layer is factorised. Exact for Gaussian units.
+    In well-trained machines units are correlated, and the parallel schedule does not converge,
+    whatever the damping; then "auto" descends on the energy, for binary units as a function of
     their means (`fastmf.inference.ep.mean_descent`), unless binary and other units are mixed.
 
     Examples
@@ -88,15 +88,15 @@ def adaptive_tap(
     >>> import numpy as np, fastmf as mf
     >>> rng = np.random.default_rng(0)
     >>> model = mf.RBM(rng.normal(size=(8, 5)) / 4, mf.Ising(np.zeros(8)), mf.Ising(np.ones(5) / 2))
-    >>> found, exact = mf.adaptive_tap(model), mf.exact(model)
-    >>> bool(found.converged), bool(abs(found.log_partition - exact.log_partition) < 0.05)
+    >>> result, exact = mf.adaptive_tap(model), mf.exact(model)
+    >>> bool(result.converged), bool(abs(result.log_partition - exact.log_partition) < 0.05)
     (True, True)
     """
     check.one_of("schedule", schedule, ("auto", "convergent", "parallel"))
     damping, *options = iteration(damping, tol, max_iter, n_threads)
     model = dense_machine("adaptive_tap", model)
     refuse_groups("adaptive_tap", model.layers, NO_COVARIANCE)
-    # With its units in the order of the layout.
+    # The units are in the order of the layout.
     flat = model.bipartite() if isinstance(model, Layered) else model
     with np.errstate(over="ignore", invalid="ignore"):  # rows that meet an infinity say so
         common = problem_of(flat, -np.inf, *options)
@@ -104,10 +104,9 @@ def adaptive_tap(
 
 
 def few_iterations(model, init, max_iter, damping=None, n_threads=None):
-    """The result of some iterations of the parallel schedule, in the precision of the machine.
+    """Run some iterations of the parallel schedule in the precision of the machine.
 
-    Matrices of a machine of single precision are of single precision, too, which takes half of the
-    time of `adaptive_tap` and gives about six digits.
+    In single precision this takes half of the time of `adaptive_tap`, and gives about six digits.
     """
     refuse_groups("adaptive_tap", model.layers, NO_COVARIANCE)
     common = problem_of(model, -np.inf, max_iter=max_iter, n_threads=n_threads)
@@ -116,12 +115,12 @@ def few_iterations(model, init, max_iter, damping=None, n_threads=None):
 
 
 def _side_as_it_is(model):
-    """The Gaussian side of an RBM in its own precision."""
+    """Make the Gaussian side of an RBM in the precision of its weights."""
     return Bipartite(model.weights) if model.n_hidden else gaussian_side(model)
 
 
 def _solved(model, common, init, tilts, schedule, damping, history):
-    """The result of `adaptive_tap`, given the problem that all rows have in common."""
+    """Solve all rows, given the problem that they have in common."""
     sites = None
     if isinstance(init, ExpectationPropagation):
         sites, init = init.sites, None
@@ -132,7 +131,7 @@ def _solved(model, common, init, tilts, schedule, damping, history):
         of_prior = common.prior.moments(*np.zeros((2, side.n_units)))
         starts = [_first_sites(common, of_row, of_prior) for of_row in np.moveaxis(start, 1, 0)]
     else:
-        # Copied: kernels would be compiled once more for read-only arrays.
+        # A copy, because kernels would be compiled once more for read-only arrays.
         sites = np.broadcast_to(sites, (len(tilt), 2, side.n_units)).copy()
         starts = [(site, np.zeros(side.n_units)) for site in sites]
     normaliser, rows = log_normaliser(common), []
@@ -147,7 +146,7 @@ def _solved(model, common, init, tilts, schedule, damping, history):
 
 
 def _in_model_type(model, result):
-    """The result by layers, in the type of the model; rows beyond its range have not converged."""
+    """Split a result into layers, in the type of the model; rows that overflow did not converge."""
     split, names = layout_of(model, 2, "blocked").split, ("mean", "var", "b", "a")
     with np.errstate(over="ignore"):
         parts = {name: getattr(result, name).astype(model.dtype, copy=False) for name in names}
@@ -161,14 +160,14 @@ def _in_model_type(model, result):
 
 
 def mean_covariance(model, solutions, precision=0.0):
-    """Covariances of visible and hidden units between each other, averaged over rows."""
+    """Compute the covariances of visible with hidden units, averaged over rows."""
     sites = np.array(solutions.sites).reshape(-1, 2, sum(model.weights.shape))
     sites[:, 1] += precision
     return _side_as_it_is(model).mean_covariance(sites)
 
 
 def _start_and_tilt(model, init, sites, field, precision):
-    """Moments and tilts to start from, tilts from outside, twice, and whether there are no rows."""
+    """Return starting moments, the external tilt in two forms, and whether there is no row axis."""
     layout = layout_of(model, 2, "blocked")
     start, outside, n_rows = start_and_tilt(model, layout, init, field, precision, None)
     if sites is not None:
@@ -195,7 +194,7 @@ def _start_and_tilt(model, init, sites, field, precision):
 
 
 def _first_sites(problem, swept, of_prior):
-    """Sites of one row, and means; of units that TAP gives no moments, by their priors."""
+    """Return sites and means of one row; units without moments in TAP use their priors."""
     mean, var, b, a = swept
     exist = np.isfinite(swept).all(0) & (var > 0)
     mean, var = (np.where(exist, *pair) for pair in zip((mean, var), of_prior, strict=True))

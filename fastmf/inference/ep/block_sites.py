@@ -1,9 +1,9 @@
 """Expectation propagation with sites of blocks: its problem, its states and its result.
 
-The features of a block have one site exp(t'w - w'Tw / 2), one cavity, and tilted moments that are
-sums over the patterns of their inclusion (`fastmf.kernels.ep.site_blocks`); all other units have
-sites of their own. Energy and fixed points are as in `sites`, with vectors in the place of
-numbers; naturals and moments are vectors as `fastmf.inference.gaussian.blocks` lays them out.
+The features of a block share one site exp(t'w - w'Tw / 2), one cavity, and tilted moments that are
+sums over their inclusion patterns (`fastmf.kernels.ep.site_blocks`); each other unit has a site.
+Energy and fixed points are as in `sites`, with vectors instead of numbers; naturals and moments
+are vectors in the layout of `fastmf.inference.gaussian.blocks`.
 """
 
 from typing import NamedTuple
@@ -34,12 +34,12 @@ from fastmf.priors._protocol import as_dtype, n_units, parts_of, take
 from fastmf.priors.concatenated import concatenate
 from fastmf.special import sigmoid
 
-# Largest precision of a first site, in units of the slab's, or of a latent variable's.
+# Largest precision of a first site, relative to the precision of the slab or latent variable.
 MAX_FIRST_PRECISION = 1e6
 
 
 class BlockProblem(NamedTuple):
-    """A Gaussian side with priors of single units and of blocks, and when to stop."""
+    """A Gaussian side, priors of single units and of blocks, and stopping criteria."""
 
     side: BlockSide
     single: EPProblem | None  # the units that are in no block, without couplings
@@ -56,12 +56,12 @@ class BlockProblem(NamedTuple):
         return self.side.blocks
 
     def state_of(self, site):
-        """The state with these sites; None if the Gaussian, or a block's cavity, is improper.
+        """Compute the state with these sites; None if the Gaussian or a cavity is improper.
 
-        A step after which a block had no moments would leave its site behind, most often for good.
+        A block without moments could not be updated again, most often for good.
         """
-        # What Gaussians see of a matrix is its lower triangle. Proposals keep the antisymmetric
-        # part of the sites, which is rounding, and extrapolation would let it grow without end.
+        # Gaussians use only the lower triangle of a matrix. The antisymmetric part of the sites,
+        # which is rounding, stays in proposals, and extrapolation would amplify it.
         site = self.blocks.symmetric(site)
         moments = self.side.moments(site)
         if moments is None:
@@ -79,9 +79,9 @@ class BlockProblem(NamedTuple):
         return BlockState(self, site, gaussian, cavity, tilted, log_partition, proposal, largest)
 
     def difference(self, state):
-        """Tilted less Gaussian moments, in standard deviations of the Gaussian, as a vector."""
+        """Return tilted minus Gaussian moments, in standard deviations, as a vector."""
         blocks = self.blocks
-        # Where rounding leaves a variance that is none, there is no extrapolation.
+        # NaN, where rounding makes a variance negative, prevents extrapolation.
         variance = blocks.diagonal(state.gaussian)
         deviation = np.sqrt(np.where(variance > 0, variance, np.nan))
         mean, var, elements = blocks.parts(state.tilted.moments - state.gaussian)
@@ -89,7 +89,7 @@ class BlockProblem(NamedTuple):
         return np.concatenate([mean / deviation, var / deviation[blocks.singles] ** 2, scaled])
 
     def roots(self):
-        """Roots of the numbers of equal units, for each element of `difference`."""
+        """Return roots of the multiplicities of units, for each element of `difference`."""
         if self.single is None or self.single.weights is None:
             return 1.0
         roots, singles = np.ones(self.blocks.n_units), self.blocks.singles
@@ -97,7 +97,7 @@ class BlockProblem(NamedTuple):
         return np.concatenate([roots, roots[singles], np.ones(self.blocks.squares[-1])])
 
     def energy(self, state):
-        """The energy of a state: see `fastmf.inference.ep.sites.EPProblem`."""
+        """Compute the energy of a state: see `fastmf.inference.ep.sites.EPProblem`."""
         try:
             mean = self.blocks.parts(state.gaussian)[0]
             marginals = self.blocks.log_partition(state.site + state.cavity, mean)
@@ -118,12 +118,12 @@ class Tilted(NamedTuple):
     log_partition: float  # the sum of all; NaN or infinite where moments do not exist
     exist: np.ndarray  # bool, (n_units,)
     included: np.ndarray  # (n_block_units,), probability of not being zero
-    alone: np.ndarray  # (n_block_units,), and that no other unit of the block is
-    full: np.ndarray  # (n_blocks,), of the largest patterns
+    alone: np.ndarray  # (n_block_units,), probability that only this unit of the block is not zero
+    full: np.ndarray  # (n_blocks,), probability of the largest patterns
 
 
 class BlockState(NamedTuple):
-    """Sites, and all that follows from them; naturals and moments are vectors."""
+    """Sites, and all quantities computed from them; naturals and moments are vectors."""
 
     problem: BlockProblem
     site: np.ndarray
@@ -139,9 +139,9 @@ class BlockState(NamedTuple):
         return self.residual <= tol and self._effect() <= tol
 
     def _effect(self):
-        """Largest effect of a difference on the log-partition, whatever the scale of the units.
+        """Return the largest effect of a difference of moments on the log-partition.
 
-        A block has one scale for each direction: d'P d of means and P D of covariances.
+        It does not depend on the scale of units; for blocks: d'P d of means, P D of covariances.
         """
         blocks = self.problem.blocks
         mean, var, elements = blocks.parts(self.gaussian - self.tilted.moments)
@@ -155,9 +155,9 @@ class BlockState(NamedTuple):
 
 
 def _mismatch(problem, moments, tilted):
-    """Largest difference of a mean or (co)variance; inf if one does not exist.
+    """Return the largest difference of a mean or (co)variance; inf if one does not exist.
 
-    Where variances exceed 1, in standard deviations, and relative to the variances.
+    Variances above 1: in standard deviations, and relative to the variances.
     """
     blocks, difference = problem.blocks, abs(moments - tilted)
     mean, _, elements = blocks.parts(difference)
@@ -170,7 +170,7 @@ def _mismatch(problem, moments, tilted):
 
 
 def block_problem(model, blocks, options):
-    """The problem of a model with blocks."""
+    """Make the problem of a model with blocks."""
     first, *latent = parts_of(model.prior)
     if not isinstance(first, GaussBernoulli):
         raise TypeError(
@@ -201,7 +201,7 @@ def block_problem(model, blocks, options):
 
 
 def tilt(problem, cavity):
-    """Single units and blocks under these cavities."""
+    """Compute the moments of single units and blocks under these cavities."""
     blocks, (linear, single, elements) = problem.blocks, problem.blocks.parts(cavity)
     n, n_blocks = len(blocks.units), len(blocks.members)
     units, covariance, totals = np.empty((3, n)), np.empty(len(elements)), np.empty((2, n_blocks))
@@ -227,7 +227,7 @@ def tilt(problem, cavity):
 
 
 def proposed(problem, cavity, tilted, site):
-    """Sites that give units and blocks their tilted moments; where there are none, the old ones."""
+    """Return sites that match the tilted moments; without moments, sites stay as they are."""
     blocks = problem.blocks
     target = floored(problem, tilted, cavity)
     try:
@@ -240,10 +240,9 @@ def proposed(problem, cavity, tilted, site):
 
 
 def floored(problem, tilted, cavity):
-    """Moments of tilted units, variances bounded from below.
+    """Bound the variances of tilted units from below, as `fastmf.kernels.ep.sites.new_site` does.
 
-    The bound is as in `fastmf.kernels.ep.sites.new_site`. Where moments do not exist, they are
-    mean 0 and variance 1.
+    Moments that do not exist are replaced by mean 0 and variance 1.
     """
     blocks, exist = problem.blocks, tilted.exist
     moments = np.where(blocks.of_blocks(exist), tilted.moments, 0.0)
@@ -256,7 +255,7 @@ def floored(problem, tilted, cavity):
 
 
 def bounded(problem, site, cavity, mean):
-    """Sites of precisions, or eigenvalues, not below the bound, with which these are the means."""
+    """Raise site precisions, or eigenvalues, to the bound, and keep the means of the marginals."""
     blocks, lowest = problem.blocks, problem.min_site_precision
     _, single, elements = blocks.parts(site.copy())
     single = np.maximum(single, lowest)
@@ -270,11 +269,11 @@ def bounded(problem, site, cavity, mean):
 
 
 def solve_with_blocks(model, members, init, damping, options, trace):
-    """The result of expectation propagation with these blocks, by the parallel schedule.
+    """Run expectation propagation with these blocks, by the parallel schedule.
 
-    Also the result at the last state, if near, from which other blocks may continue where sites
-    move in circles: from the state of smallest residual they often move away as before. A block of
-    all units needs no steps: its cavity is the likelihood, whatever its site.
+    Return the result, and the result at the last state if sites cycle near a fixed point: other
+    blocks continue from there, as from the smallest residual they often diverge in the same way. A
+    block of all units needs no iteration: its cavity is the likelihood, whatever its site.
     """
     blocks = Blocks(members, model.n_units)
     problem = block_problem(model, blocks, options)
@@ -302,7 +301,7 @@ def solve_with_blocks(model, members, init, damping, options, trace):
 
 
 def _state_of_one_block(model, problem):
-    """The fixed point of a block that holds all units; None if it is not proper."""
+    """Compute the fixed point of a block of all units; None if it is not proper."""
     X = np.asarray(model.X, np.float64)
     order = problem.blocks.units
     linear = X.T @ model.y / model.noise_variance
@@ -318,13 +317,13 @@ def _state_of_one_block(model, problem):
     moments = problem.side.moments(site)
     if moments is None:
         return None
-    # The Gaussian has the tilted moments, but for rounding.
+    # Up to rounding, the Gaussian has the tilted moments.
     _, log_partition = moments
     return BlockState(problem, site, tilted.moments, cavity, tilted, log_partition, site, 0.0)
 
 
 def _first_sites(model, problem):
-    """Sites that give the units the moments of their priors, unless these are nearly zero."""
+    """Return sites that match the moments of the priors, with bounded precisions."""
     blocks, slab = problem.blocks, parts_of(model.prior)[0].precision
     largest = MAX_FIRST_PRECISION * np.append(slab, np.ones(blocks.n_units - len(slab)))
     mean = np.zeros(blocks.n_units)
@@ -342,14 +341,14 @@ def _first_sites(model, problem):
 
 
 def _diagonal_sites(blocks, linear, precision):
-    """A vector of sites with diagonal matrices."""
+    """Make the vector of sites with diagonal matrices."""
     elements = np.zeros(blocks.squares[-1])
     blocks.add_to_diagonals(precision[blocks.units], elements)
     return np.concatenate([linear, precision[blocks.singles], elements])
 
 
 def _sites_from(problem, init):
-    """The vector of the sites of a result, or array; parts of its blocks keep their sites."""
+    """Make the vector of sites of a result or array, with matrix elements inside both blocks."""
     blocks = problem.blocks
     sites = init.sites if isinstance(init, ExpectationPropagation) else np.asarray(init, float)
     if sites.shape != (2, blocks.n_units) or not np.isfinite(sites).all():
@@ -367,7 +366,7 @@ def _sites_from(problem, init):
 
 
 def _result(model, problem, end, trace):
-    """The result with the state at which a schedule ended."""
+    """Make the result of the state at which a schedule ended."""
     state, outcome = end
     blocks = problem.blocks
     log_partition = -problem.energy(state)
@@ -383,7 +382,7 @@ def _result(model, problem, end, trace):
     both = np.stack([sigmoid(prior.tilted_log_odds(*cavity))] * 2)
     both[:, blocks.units] = state.tilted.included, state.tilted.alone
     included, alone = both[:, : model.n_features]
-    # How many coefficients the sites determine: sum of t2 v, and of the traces of T S.
+    # Number of coefficients that the sites determine: the sum of t2 v and of the traces of T S.
     (_, t2, T), (_, v, S) = map(blocks.parts, (state.site, state.gaussian))
     return described(
         state,

@@ -1,19 +1,19 @@
-"""The convergent double loop: an energy that never increases, and ends at a fixed point.
+"""The convergent double loop: iterations that never increase the energy, until a fixed point.
 
-With V = t + c the naturals of the units' marginals (t the sites, c the cavities), fixed points of
-expectation propagation are the stationary points of
+Let V = t + c be the naturals of the marginals of units, with sites t and cavities c. Fixed points
+of expectation propagation are the stationary points of
 
     E(V) = max over t of f(t; V) + sum ln Ztilde(V),    f = -ln Z(t) - sum ln Zhat(V - t)
 
-where Z is the Gaussian with sites, Zhat the tilted units and Ztilde the marginals alone. The inner
-problem is concave; setting V to the naturals of the moments at its solution cannot increase E
-(Opper & Winther 2005; Hernández-Lobato & Hernández-Lobato 2011, Eqs. 19 and 28). The gradient of f
-is the difference of the moments of Gaussian and tilted units.
+where Z, Zhat and Ztilde are the integrals of the Gaussian with sites, of the tilted units and of
+the marginals. The inner problem is concave; setting V to the naturals of the moments at its
+solution cannot increase E (Opper & Winther 2005; Hernández-Lobato & Hernández-Lobato 2011, Eqs. 19
+and 28). The gradient of f is the difference of the moments of Gaussian and tilted units.
 
-Site and cavity precisions are bounded from below (Eq. 13), where `moment_descent` and
-`mean_descent` do not apply. Projected Newton steps solve the inner problem, with the covariances of
-(w, -w^2 / 2) under Gaussian and tilted units as curvature; moments are extrapolated by Anderson's
-method where that lowers the energy.
+Site and cavity precisions are bounded from below (Eq. 13), for which `moment_descent` and
+`mean_descent` are not available. Projected Newton steps solve the inner problem, with covariances
+of (w, -w^2 / 2) under Gaussian and tilted units as curvature; Anderson's method extrapolates the
+moments if that lowers the energy.
 """
 
 from functools import partial
@@ -30,7 +30,7 @@ from fastmf.kernels.ep.sites import MAX_RELATIVE_PRECISION
 
 # Rounding error of the energy, and of a solution of the inner problem, relative to the energy.
 RELATIVE_ROUNDING, INNER_ERROR = 1e-12, 1e-9
-# Evaluations of the inner objective that `max_iter` allows for each iteration.
+# Maximum number of evaluations of the inner objective, for each of `max_iter` iterations.
 EVALUATIONS_PER_ITERATION = 20
 
 
@@ -44,13 +44,13 @@ class InnerPoint(NamedTuple):
     value: float
 
     def gradient(self):
-        """By t1 and t2: differences of means, and of second moments over -2."""
+        """Return the gradient by t1 and t2: differences of means, and of second moments over -2."""
         (m, v), (mean, var) = self.gaussian, self.tilted
         return np.stack([mean - m, -((mean - m) * (mean + m) + var - v) / 2])
 
 
 class OuterPoint(NamedTuple):
-    """The inner solution at some marginals, and the energy E."""
+    """The solution of the inner problem for given marginals, and the energy E."""
 
     moments: np.ndarray  # (2, n_units), of the marginals
     target: np.ndarray  # (2, n_units), of the tilted units at the inner solution
@@ -59,7 +59,7 @@ class OuterPoint(NamedTuple):
 
 
 def double_loop(problem, state, trace):
-    """Minimise the energy over the marginals: the last state, and whether it converged."""
+    """Minimise the energy over the marginals; return the last state, and whether it converged."""
     extrapolation = AndersonExtrapolation()
     point = _outer_point(problem, state.gaussian, [state.site], 1e-3)
     if point is None:
@@ -78,9 +78,9 @@ def double_loop(problem, state, trace):
 
 
 def _next(problem, point, residual, extrapolation):
-    """The point of extrapolated moments if its energy is lower, else of the tilted moments.
+    """Return the point of extrapolated moments if its energy is lower, else of tilted moments.
 
-    None if rounding, or an inexact inner solution, raises the energy there, too.
+    None if rounding, or an inexact inner solution, raises the energy of both.
     """
     (mean, var), (new_mean, new_var) = point.moments, point.target
     step = np.stack([new_mean - mean, np.log(new_var / var)])
@@ -88,7 +88,7 @@ def _next(problem, point, residual, extrapolation):
     extrapolation.remember(np.append(mean, np.log(var)), step.ravel(), scaled.ravel())
     mean, log_var = extrapolation(1.0).reshape(2, -1)
     tol = max(0.1 * problem.tol, min(1e-3, 0.1 * residual))
-    extrapolated = np.stack([mean, np.exp(np.clip(log_var, -700, 700))])  # else beyond doubles
+    extrapolated = np.stack([mean, np.exp(np.clip(log_var, -700, 700))])  # avoid overflow
     for moments, tolerance in ((extrapolated, RELATIVE_ROUNDING), (point.target, INNER_ERROR)):
         starts = point.inner.site, natural(moments) - point.inner.cavity
         new = _outer_point(problem, moments, starts, tol)
@@ -99,14 +99,14 @@ def _next(problem, point, residual, extrapolation):
 
 
 def _outer_point(problem, moments, starts, tol):
-    """The point of these moments, its inner problem started from the first proper sites."""
+    """Compute the point of these moments; the inner problem starts from the first proper sites."""
     marginal = natural(moments)
     solutions = (maximise(problem, marginal, site, tol) for site in starts)
     inner = next((point for point in solutions if point is not None), None)
     if inner is None:
         return None
     energy = inner.value + gaussian_log_partition(marginal)
-    # Variances of tilted units that vanish are bounded from below.
+    # Bound vanishing variances of tilted units from below.
     mean, var = inner.tilted
     scale = np.maximum(abs(inner.cavity[1]), problem.prior_precision)
     target = np.stack([mean, np.maximum(var, 1 / (MAX_RELATIVE_PRECISION * scale))])
@@ -114,10 +114,10 @@ def _outer_point(problem, moments, starts, tol):
 
 
 def _state(problem, inner):
-    """The state with the sites and cavities of an inner solution.
+    """Return the state with the sites and cavities of an inner solution.
 
-    Where a bound holds, the Gaussian does not have the moments of the units: its marginals without
-    the sites are neither bounded nor the cavities that the energy was minimised over.
+    If a bound is active, the Gaussian does not have the moments of the units, and its marginals
+    without sites are not the (bounded) cavities over which the energy was minimised.
     """
     state = problem.state_of(inner.site)
     largest = mismatch(inner.gaussian, inner.tilted)
@@ -129,7 +129,7 @@ def _state(problem, inner):
 
 
 def evaluate(problem, marginal, site):
-    """The inner objective with these sites; None outside its domain."""
+    """Evaluate the inner objective with these sites; None outside its domain."""
     problem.evaluations[0] += 1
     moments = problem.side.moments(site)
     if moments is None or not (moments.marginal[1] > 0).all():
@@ -148,15 +148,15 @@ def exhausted(problem):
 
 
 def natural(moments):
-    """Naturals of independent Gaussians with these means and variances."""
+    """Return the naturals of independent Gaussians with these means and variances."""
     return np.stack([moments[0] / moments[1], 1 / moments[1]])
 
 
 def maximise(problem, marginal, site, tol):
-    """The sites that maximise the inner objective; None if the given ones are outside its domain.
+    """Maximise the inner objective over sites; None if the given sites are outside its domain.
 
-    Newton's method on the precisions that no bound holds, projected on the bounds (Bertsekas 1982),
-    in coordinates (t1 - mean t2, t2), centred at the Gaussian means.
+    Newton's method on the precisions without active bounds, projected on the bounds (Bertsekas
+    1982), in coordinates (t1 - mean t2, t2), centred at the Gaussian means.
     """
     lowest = problem.min_site_precision
     highest = np.maximum(marginal[1] - lowest, lowest)
@@ -187,21 +187,21 @@ def maximise(problem, marginal, site, tol):
 
 
 def _projected(point, step, bounds, length):
-    """The sites at some length along a step, in centred coordinates, with precisions in bounds."""
+    """Return the sites at a length along a step in centred coordinates, precisions in bounds."""
     precision = np.clip(point.site[1] + length * step[1], *bounds)
     change = point.gaussian[0] * (precision - point.site[1])
     return np.stack([point.site[0] + length * step[0] + change, precision])
 
 
 def _curvature(problem, point):
-    """Curvature of minus the objective: of the Gaussian, S and S * S / 2, and of the units."""
+    """Compute the Hessian of minus the objective: of the Gaussian, S and S * S / 2, plus units."""
     covariance = problem.side.covariance(point.site)
     first, mixed, second = map(np.diag, unit_curvature(problem, point))
     return np.block([[covariance + first, mixed], [mixed, covariance * covariance / 2 + second]])
 
 
 def _line_search(problem, marginal, point, path, rounding):
-    """The first point along a path that is high enough, or nearer where rounding hides a rise."""
+    """Return the first point along a path that rises enough, or, within rounding, is closer."""
     gradient, distance, length = point.gradient(), mismatch(point.gaussian, point.tilted), 1.0
     while length > RELATIVE_ROUNDING:
         site = path(length)

@@ -1,8 +1,8 @@
 """Expectation propagation for sparse linear models.
 
 The posterior N(y; X w, s2 I) prod p_i(w_i) is approximated by a Gaussian with sites
-exp(t1 w - t2 w^2 / 2) in the place of the priors p_i. With the cavity c = marginal less site of
-every unit, the fixed point is where
+exp(t1 w - t2 w^2 / 2) instead of the priors p_i. The cavity c of a unit is its marginal without its
+site, in naturals. At a fixed point
 
     moments of p_i(w) exp(c1 w - c2 w^2 / 2)  =  moments of the Gaussian, for every unit
 
@@ -39,10 +39,10 @@ from fastmf.priors import GaussBernoulli
 from fastmf.priors._protocol import n_units, parts_of
 from fastmf.special import sigmoid
 
-# Tolerance, and iterations, of the fit with single sites by which blocks are found.
+# Tolerance and iterations of the fit with single sites that selects the blocks.
 LEAD_TOL, LEAD_ITERATIONS = 1e-2, 15
-# Number of times that blocks are joined without convergence: with 8 a fit of 1,001 variants takes
-# twice as long and finds the same.
+# Maximum number of times that blocks are joined without convergence: with 8 a fit of 1,001 variants
+# takes twice as long and has the same result.
 MAX_JOINS = 3
 
 
@@ -67,8 +67,8 @@ def expectation_propagation(
     init : None, array of shape (2, n_units) or ExpectationPropagation
         Initial sites. None: sites that match the moments of the prior.
     schedule : {"parallel", "sequential", "convergent", "auto"}, default "parallel"
-        Update all sites at once; one site after another, by rank-one updates; or descend on an
-        energy that never increases. "auto" descends where parallel updates make no progress.
+        Update all sites at once; one site after another, by rank-one updates; or descend on the
+        energy. "auto" descends if parallel updates make no progress.
     blocks : None, "auto" or array of shape (n_features,), optional
         Labels of features that share a site and a sum over their inclusion patterns, for correlated
         features, whose posterior has several modes. "auto" chooses blocks around features with an
@@ -102,9 +102,9 @@ def expectation_propagation(
     -----
     Hernández-Lobato & Hernández-Lobato (2011). The convergent schedule descends on their energy as
     a function of the moments (`fastmf.inference.ep.moment_descent`), with the same stationary
-    points; `fastmf.inference.ep.double_loop` has their double loop, for bounded precisions. Blocks
-    sum over all patterns of up to 11 features; `full_probability` is the weight of the largest
-    patterns. An iteration takes O(n_samples^2 n_features), or O(n_features^3) where that is less.
+    points, or by their double loop (`fastmf.inference.ep.double_loop`) if precisions are bounded.
+    Blocks of up to 11 features sum over all patterns; `full_probability` is the weight of the
+    largest patterns. An iteration takes O(n_samples^2 n_features), or O(n_features^3) if less.
 
     Examples
     --------
@@ -113,8 +113,8 @@ def expectation_propagation(
     >>> X = rng.normal(size=(30, 50))
     >>> y = 2 * X[:, 3] + 0.1 * rng.normal(size=30)
     >>> prior = mf.GaussBernoulli(np.zeros(50), np.ones(50), np.full(50, -3.0))
-    >>> found = mf.expectation_propagation(mf.SparseLinearModel(X, y, 0.01, prior))
-    >>> found.converged, int(abs(found.mean).argmax())
+    >>> result = mf.expectation_propagation(mf.SparseLinearModel(X, y, 0.01, prior))
+    >>> result.converged, int(abs(result.mean).argmax())
     (True, 3)
     """
     if not isinstance(model, SparseLinearModel):
@@ -138,7 +138,7 @@ def expectation_propagation(
     else:
         members = members_with(blocks, model.X.shape[1])
     if members:
-        # Under a bound, states need not be fixed points.
+        # With a bound, the result need not be a fixed point, and blocks do not change.
         variable = blocks if isinstance(blocks, FoundBlocks) and bound == -np.inf else None
         init = lead.sites if init is None and lead is not None else init
         settings = damping, history, bound, *options
@@ -161,26 +161,26 @@ def expectation_propagation(
 
 
 def found_blocks(model, n, n_rows=None, n_threads=None):
-    """Blocks of the first n features, and the fit with single sites by which they were found."""
+    """Select blocks of the first n features; return them and the fit with single sites."""
     X = model.X if n == model.X.shape[1] else model.X[:, :n]
     members = None if model.has_latent else one_block(X)
     if members is not None:
         return members, None
     with one_blas_thread(order_of(model)):
         problem = problem_of(model, -np.inf, LEAD_TOL, LEAD_ITERATIONS, n_threads)
-        # A step is rejected where sites move in circles, as single sites of correlated units do.
+        # Single sites of correlated units cycle; the first rejected step ends the fit.
         trace, start = EPTrace(False), start_of(problem)
         end = parallel_sweeps(problem, start, None, trace, max_rejected=1)
         lead = result_of(problem, end, trace)
     prior, scores = parts_of(model.prior)[0], None
-    if isinstance(prior, GaussBernoulli):  # others have no blocks
+    if isinstance(prior, GaussBernoulli):  # other priors have no blocks
         units = slice(n_units(prior))
         scores = prior.tilted_log_odds(lead.b[units], lead.a[units])[:n]
     return correlated_blocks(X, scores, n_rows), lead
 
 
 def _with_absent(constant, result):
-    """The result with the log-density of data that are not in the rows of the model."""
+    """Add the log-density of data that are not in the rows of the model to a result."""
     if constant == 0:
         return result
     energies = None if result.energies is None else result.energies - constant
@@ -193,7 +193,7 @@ def _with_absent(constant, result):
 
 
 def _with_blocks(model, members, variable, init, settings):
-    """The result with these blocks; `FoundBlocks` change where the result shows that they must."""
+    """Solve a model with blocks; join or cut `FoundBlocks` if the result shows the need."""
     (damping, history, *options), at_end = settings, variable and variable.shares
 
     def solve(members, init):
@@ -217,14 +217,14 @@ def _with_blocks(model, members, variable, init, settings):
         shares = at_end and result.converged
         while shares and (members := joined_blocks(model.X, members, result)):
             shared, _ = solve(members, result)
-            # A block with more effects than are summed over is worse than its parts.
+            # A block with more effects than its patterns include is worse than its parts.
             shares = shared.converged and not full_blocks(shared)
             result = shared if shares else result
     return result
 
 
 def start_of(problem, init=None):
-    """The state with these sites, or with those that match the moments of the priors."""
+    """Return the state with the sites of `init`, or with sites that match the priors' moments."""
     n_units = problem.side.n_units
     if init is None:
         mean, var = problem.prior.moments(*np.zeros((2, n_units)))

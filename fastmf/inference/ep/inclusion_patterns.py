@@ -1,7 +1,7 @@
-"""Which features of a sparse linear model are not zero together: sums over patterns, or chains.
+"""Joint inclusion of features in a sparse linear model, by sums over patterns or by chains.
 
 With the rows a_j = (x_j / s, sqrt(slab precision) e_j) and b = (y / s, slab fields / roots of slab
-precisions), the log-weight of the features S against no feature is
+precisions), the log-weight of a pattern S of features, relative to the empty pattern, is
 
     sum_S (log-odds + ln(precision) / 2 - field^2 / (2 precision)) + |b|^2 / 2 - |b - P_S b|^2 / 2
         - ln |a_S|
@@ -16,12 +16,12 @@ import numpy as np
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.ep.model_chains import InclusionPosterior, ModelChains
 
-# Features whose patterns are summed: 65,536 take some 0.1 s.
+# Maximum number of features whose patterns are summed: 65,536 patterns take some 0.1 s.
 MAX_SUMMED = 16
-# Steps of chains that count, after half as many before they begin anew, and a quarter after it; and
-# the number of chains.
+# Steps of chains that are averaged, after half this number before the chains are redrawn and a
+# quarter afterwards; the number of chains.
 N_STEPS, MAX_CHAINS = 45, 100
-# Expected number of effects up to which chains are run: more of them take too long.
+# Maximum expected number of effects for chains: more of them take too long.
 MAX_EFFECTS = 40.0
 
 
@@ -33,19 +33,19 @@ class Patterns(NamedTuple):
     posterior: object = None  # InclusionPosterior of patterns that were drawn
 
     def any_of(self, features):
-        """Probability that at least one of these features is not zero."""
+        """Return the probability that at least one of these features is not zero."""
         return float(self.probability @ self.included[:, features].any(1))
 
     def places(self, remaining, likeness):
-        """Remove the effect most alike from the patterns: probabilities of its place."""
+        """Remove the effect of largest likeness from each pattern; return its distribution."""
         values = np.where(remaining, likeness, -1.0)
         place, rows = np.argmax(values, axis=1), np.flatnonzero(values.max(1) > 0)
         place, probability = place[rows], self.probability[rows]
         remaining[rows, place] = False
         if self.posterior is None:
             return np.bincount(place, probability, len(likeness))
-        # Many features may have the effect of a pattern: each gets its conditional probability,
-        # or the next of the pattern that is more alike.
+        # Many features may have the effect of a pattern: each receives its conditional probability,
+        # unless the next feature of the pattern has a larger likeness, and receives it instead.
         values[rows, place] = -1.0
         following = np.argmax(values[rows], axis=1)
         without, columns = self.included[rows], np.arange(len(likeness))
@@ -63,7 +63,7 @@ class Patterns(NamedTuple):
 
 
 def inclusion_patterns(model, included, share=1.0):
-    """Patterns of all features: summed, drawn by chains, or independent if these take long."""
+    """Return patterns of all features: summed, drawn by chains, or independent if that is slow."""
     n, rng = len(included), np.random.default_rng(0)
     if n <= MAX_SUMMED:
         patterns, probability, _ = summed_patterns(model, np.zeros(n, bool))
@@ -81,9 +81,9 @@ def inclusion_patterns(model, included, share=1.0):
 
 
 def settled_chains(posterior, included, share=1.0):
-    """Chains over patterns, fewer for a small share: half began at the likely features.
+    """Run chains over patterns, fewer for a small share; half start at the likely features.
 
-    They begin anew at the patterns that were visited, by their weights.
+    After a burn-in, they are redrawn from the visited patterns, by weight.
     """
     likely = _proper_start(posterior, np.flatnonzero(included > 0.5))
     starts = [likely, np.empty(0, np.int64)] * round(max(20, share * MAX_CHAINS) / 2)
@@ -95,7 +95,7 @@ def settled_chains(posterior, included, share=1.0):
 
 
 def _proper_start(posterior, likely):
-    """Likely features, without copies of likelier ones."""
+    """Return the likely features, without copies of likelier ones."""
     start = np.empty(0, np.int64)
     for j in likely[np.argsort(-(posterior.h[likely] ** 2))]:
         _, larger = posterior.extended(start[None], np.array([len(start)]))
@@ -104,12 +104,12 @@ def _proper_start(posterior, likely):
 
 
 def summed_patterns(model, always):
-    """All patterns, their probabilities, and the log of the sum of their weights.
+    """Return all patterns, their probabilities, and the log of the sum of their weights.
 
-    The weight of the pattern of no feature is 1. With the products of `model_chains` nearly equal
-    columns, and the difference of nearly equal fits, would be lost in rounding. Features are taken
-    one by one: each doubles the patterns, without it and with it, and is projected out of all that
-    follow, so that the cost of 2^d patterns is the cost of a few products of their last columns.
+    The empty pattern has weight 1. The products of `model_chains` would lose nearly equal columns,
+    and differences of nearly equal fits, in rounding. Here features are added one by one: each
+    doubles the patterns, without and with it, and is projected out of all later features, so that
+    2^d patterns cost a few products of their last columns.
     """
     prior, n = model.prior, model.n_features
     X, y = np.asarray(model.X, np.float64), model.y

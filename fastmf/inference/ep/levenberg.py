@@ -1,18 +1,18 @@
-"""Minimisation of an energy by Newton's steps with Levenberg's term, from points of either descent.
+"""Minimisation of an energy by Newton's steps with Levenberg's term, for both kinds of descent.
 
 A point has `value`, `rounding_error`, `state(problem)` and `step(problem, levenberg)`; a step has
-`point` (where it starts), `derivative` (of the energy along it) and `at(length)` (the point there,
-None outside the domain). Levenberg's parameter falls where steps succeed and rises where none does.
+`point` (its start), `derivative` (of the energy along it) and `at(length)` (the point at a length,
+None outside the domain). Levenberg's parameter falls after successful steps and rises otherwise.
 """
 
 from numpy.linalg import LinAlgError
 
-# Levenberg's parameter where the search is given up.
+# Largest parameter of Levenberg's, at which the search is given up.
 MAX_LEVENBERG = 1e8
 
 
 def descend(problem, point, trace):
-    """Minimise the energy from a point."""
+    """Minimise the energy from a point; return the last state, and whether it converged."""
     levenberg, state = 1.0, None
     for _ in range(problem.max_iter):
         state = point.state(problem)
@@ -29,7 +29,7 @@ def descend(problem, point, trace):
 
 
 def _advance(problem, point, levenberg, residual):
-    """The next point, None if no step was accepted, and the next parameter of Levenberg's."""
+    """Return the next point, None if no step was accepted, and the next Levenberg parameter."""
     raised = max(10 * levenberg, 1e-6)
     try:
         step = point.step(problem, levenberg)
@@ -44,9 +44,9 @@ def _advance(problem, point, levenberg, residual):
 
 
 def _accepted(problem, step, length, new, residual):
-    """Whether the energy falls by Armijo's rule, or the residual where rounding hides the fall.
+    """Whether the energy falls by Armijo's rule or, if that is below rounding, the residual falls.
 
-    Else poor steps along flat directions would be repeated without end.
+    Otherwise poor steps along flat directions would be repeated without end.
     """
     point = step.point
     change = abs(step.derivative) + abs(new.value - point.value)

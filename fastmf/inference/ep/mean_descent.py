@@ -1,20 +1,20 @@
-"""Descent on the energy of adaptive TAP by the means of binary units.
+"""Descent on the energy of adaptive TAP as a function of the means of binary units.
 
-The variance of a unit of two values follows from its mean, so that the means alone are free. With
-v(m) the variances, -Q the quadratic form of the couplings and H the entropies of the units, the
-energy is
+The mean of a two-valued unit determines its variance, so that only the means are free. With the
+variances v(m), the quadratic form -Q of the couplings and the entropies H of the units, the energy
+is
 
     E(m) = -Q(m) - sum H(m) + max over t2 of [ln det A - sum t2 v(m)] / 2 + sum ln(e v(m)) / 2
 
 where A is the precision of the Gaussian with sites of precision t2: the energy of `moment_descent`
 at v = v(m). The maximum is at the sites that give the Gaussian these variances; the problem is
-concave and, in logarithms, close to a linear one whose matrix is R, the squared correlations. With
-u the derivative of ln v by m, the Hessian of E is
+concave and, in logarithms, close to a linear problem with the matrix R of squared correlations.
+With the derivative u of ln v by m, the Hessian of E is
 
     A + diag(u) (R^-1 - 1) diag(u) / 2
 
-The parallel schedule, whose step is A^-1, does not converge where many units are correlated:
-R^-1 - 1 is then far from positive, and not a part of A.
+The parallel schedule, whose step is A^-1, does not converge if many units are correlated: R^-1 - 1
+is then far from positive, and A does not contain it.
 """
 
 from typing import NamedTuple
@@ -29,11 +29,11 @@ from fastmf.inference.gaussian.dense import Dense
 
 # Number of units up to which matrices of all units are affordable.
 MAX_MATRIX_UNITS = 2500
-# Error of the variance of a binary unit, and a term of all variances, as smaller ones would be lost
-# in the rounding of the inverses of sites; in units of the squared distance of the values.
+# Error of the variance of a binary unit, and a term added to all variances, as smaller ones would
+# be lost in rounding of inverse matrices; in units of the squared distance of the values.
 VARIANCE_ROUNDING = 1e-10
-# Steps towards the sites that match the variances, after how many correlations are computed anew,
-# and the error of the energy in units of its predicted decrease.
+# Maximum number of steps to the sites that match the variances, number of steps after which
+# correlations are recomputed, and error of the energy relative to its predicted decrease.
 MATCHING_STEPS, CORRELATION_STEPS, DECREASE_TOLERANCE = 60, 6, 1e-3
 
 
@@ -47,16 +47,16 @@ class TwoValuedUnits(NamedTuple):
 
 
 class MatchingSites(NamedTuple):
-    """Sites that give the Gaussian wanted variances, or start the search for them."""
+    """Sites that give the Gaussian target variances, or start the search for such sites."""
 
     precision: np.ndarray  # (n_units,)
     marginal: np.ndarray  # (n_units,), variances of the Gaussian
     correlations: Cholesky  # factor of the squared correlations
-    value: float  # maximum of half the log-determinant less half precisions times variances
+    value: float  # maximum of half the log-determinant minus half of precisions times variances
 
 
 class MeanPoint(NamedTuple):
-    """Means, and sites that give the Gaussian the variances that follow from them."""
+    """Means, and sites that give the Gaussian the variances that the means determine."""
 
     units: TwoValuedUnits
     field: np.ndarray  # tilt of each unit that gives it its mean
@@ -67,25 +67,25 @@ class MeanPoint(NamedTuple):
     rounding_error: float  # of the energy, estimated
 
     def state(self, problem):
-        """The state of expectation propagation with these sites."""
+        """Return the state of expectation propagation with these sites."""
         precision = self.sites.precision
         linear = precision * self.mean - self.coupling_field()
         return problem.state_of(np.stack([linear, precision]))
 
     def step(self, _, levenberg):
-        """Newton's step from here, with this parameter of Levenberg's."""
+        """Return Newton's step from this point, with a parameter of Levenberg's."""
         return MeanStep(self, levenberg)
 
     def coupling_field(self):
-        """Derivative of Q by the means."""
+        """Compute the derivative of Q by the means."""
         return self.units.form.field - self.units.form.precision @ self.mean
 
     def log_variance_gradient(self):
-        """Derivatives u of ln v by the means."""
+        """Compute the derivatives u of ln v by the means."""
         return (self.units.low + self.units.high - 2 * self.mean) / self.var
 
     def gradient(self):
-        """Derivative of the energy by the means."""
+        """Compute the derivative of the energy by the means."""
         # The cavity precision of the Gaussian is, to first order, free of errors of its variance.
         cavity = 1 / self.sites.marginal - self.sites.precision
         by_var = self.log_variance_gradient() * self.var * cavity / 2
@@ -93,7 +93,7 @@ class MeanPoint(NamedTuple):
 
 
 def first_point(problem, state):
-    """The point with the tilted means of a state; None if units are not binary, or too many."""
+    """Return the point of the tilted means of a state; None if units are not binary or too many."""
     n, zero = problem.side.n_units, np.zeros(problem.side.n_units)
     if n > MAX_MATRIX_UNITS:
         return None
@@ -118,7 +118,7 @@ def first_point(problem, state):
 
 
 def _correlations(inverse):
-    """Factorisation of the squared correlations of a Gaussian, given as its `inverse`."""
+    """Factorise the squared correlations of a Gaussian, given as its `inverse`."""
     if inverse is None:
         raise LinAlgError("the Gaussian is not proper.")
     covariance = inverse.covariance(slice(None))
@@ -131,7 +131,7 @@ def _correlations(inverse):
 
 
 def evaluate(units, field, start, predicted_decrease):
-    """The point of these fields; None if no sites with its variances are found."""
+    """Compute the point of these fields; None if no sites match its variances."""
     problem, form = units.problem, units.form
     (mean, var), log_partition = tilted_units(problem, np.stack([field, 0 * field]))
     var = var + VARIANCE_ROUNDING * (units.high - units.low) ** 2
@@ -150,10 +150,10 @@ def evaluate(units, field, start, predicted_decrease):
 
 
 def _matching_sites(units, var, start, error, rounding):
-    """Sites that give the Gaussian these variances; None if they are not found.
+    """Find sites that give the Gaussian these variances; None if that fails.
 
-    Ends when the value is known to `error`, or rounding, estimated by `rounding`, stops
-    its rise.
+    Stop when the value is accurate to `error`, or when rounding, estimated by `rounding`, prevents
+    a rise.
     """
     side, linear = units.problem.side, -units.form.field
     precision, marginal, correlations, _ = start
@@ -167,8 +167,7 @@ def _matching_sites(units, var, start, error, rounding):
         step = correlations.solve(difference)
         derivative = step @ difference / 2
         if derivative <= error or last / 4 < derivative <= rounding:
-            # With the rise that is left to expect, or the energy would be lower the larger its
-            # error.
+            # The remaining rise is added: otherwise a larger error would mean a lower energy.
             return MatchingSites(precision, marginal, correlations, value + derivative / 2)
         length, last = 1.0, derivative
         while length > 1e-9:
@@ -187,7 +186,7 @@ def _matching_sites(units, var, start, error, rounding):
 
 
 def _matching_value(side, linear, var, precision):
-    """Inverse, variances and value of `MatchingSites` with these precisions; None if improper."""
+    """Compute inverse, variances and value of `MatchingSites`; None if the Gaussian is improper."""
     inverse = side.inverse(precision)
     if inverse is None:
         return None
@@ -199,13 +198,13 @@ def _matching_value(side, linear, var, precision):
 class MeanStep:
     """Newton's step on the energy, with Levenberg's term in units of the variances.
 
-    `point` is the given one, its sites computed anew; `derivative` is along the step.
+    `point` is the given one with recomputed sites; `derivative` is along the step.
     """
 
     def __init__(self, point, levenberg):
         units, n = point.units, len(point.mean)
         correlations = _correlations(units.problem.side.inverse(point.sites.precision))
-        # As exactly as can be: from here with these correlations that costs little.
+        # To full accuracy, which costs little with correlations at this point.
         start = point.sites._replace(correlations=correlations)
         self.point = point = evaluate(units, point.field, start, 0.0)
         if point is None:
@@ -223,7 +222,7 @@ class MeanStep:
         self.derivative = gradient @ (scale * self.fields)
 
     def at(self, length):
-        """The point at some length along the step; None if its sites are not found."""
+        """Return the point at a length along the step; None if no sites match its variances."""
         point = self.point
         field = point.field + length * self.fields
         return evaluate(point.units, field, point.sites, -length * self.derivative)

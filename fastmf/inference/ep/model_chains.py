@@ -1,14 +1,14 @@
 """Chains over the inclusion patterns of a sparse linear model, coefficients integrated out.
 
-The log-weight of the features S against no feature is, with Q = X'X / s2 + slab precisions and
-h = X'y / s2 + slab fields,
+With Q = X'X / s2 + slab precisions and h = X'y / s2 + slab fields, the log-weight of a pattern S of
+features, relative to the empty pattern, is
 
     sum_S (log-odds + ln(precision) / 2 - field^2 / (2 precision)) + h_S' Q_SS^-1 h_S / 2
         - ln det(Q_SS) / 2
 
-From a factorisation of Q_SS follows one for every S with one feature more. A step draws anew the
-place of one effect among all features, and then proposes an effect more or less: so chains pass
-between features that are alike. They are an independent check of expectation propagation; weights
+A factorisation of Q_SS gives the weights of all patterns with one feature more. A step redraws the
+feature of one effect among all features, and then proposes to add or to remove an effect: so chains
+move between similar features. They are an independent check of expectation propagation; the weights
 of distinct patterns sum to a lower bound of the evidence.
 """
 
@@ -25,18 +25,18 @@ class InclusionPosterior(NamedTuple):
 
     Q: np.ndarray  # (n_features, n_features)
     h: np.ndarray  # (n_features,)
-    weight: np.ndarray  # (n_features,), of each feature in a pattern beside the terms of Q and h
+    weight: np.ndarray  # (n_features,), log-weight of each feature without the terms of Q and h
 
     @classmethod
     def of(cls, X, y, noise_variance, log_odds, precision, field=0.0):
-        """From columns, and the parameters of the prior."""
+        """Make the posterior from columns and the parameters of the prior."""
         X = np.asarray(X, np.float64)
         Q = X.T @ X / noise_variance + np.diag(precision)
         weight = log_odds + np.log(precision) / 2 - field * field / (2 * precision)
         return cls(Q, X.T @ y / noise_variance + field, weight)
 
     def given(self, always):
-        """The posterior, and its constant, of all features but some that are in every pattern."""
+        """Return the posterior, and a constant, given features that are in every pattern."""
         if not always.any():
             return self, 0.0
         lower = np.linalg.cholesky(self.Q[np.ix_(always, always)])
@@ -50,7 +50,7 @@ class InclusionPosterior(NamedTuple):
         )
 
     def one_more(self, included):
-        """Log-weights of patterns, bool (n, n_features), with each feature more: see `extended`."""
+        """Return log-weights of patterns, bool (n, n_features), with one feature more each."""
         sizes = included.sum(1)
         patterns = np.argsort(~included, axis=1, kind="stable")[:, : max(sizes.max(initial=0), 1)]
         step = max(1, int(BLOCK_ENTRIES / (included.shape[1] * (1 + patterns.shape[1]))))
@@ -59,7 +59,7 @@ class InclusionPosterior(NamedTuple):
         return np.concatenate([np.empty((0, included.shape[1])), *weights])
 
     def extended(self, patterns, sizes):
-        """Log-weights of patterns, and of each with one feature more."""
+        """Return log-weights of patterns, and of each pattern with each further feature."""
         diagonal, n = self.Q.diagonal(), len(patterns)
         places = patterns[:, : max(sizes.max(initial=0), 1)]
         counts = np.arange(places.shape[1]) < sizes[:, None]
@@ -74,7 +74,7 @@ class InclusionPosterior(NamedTuple):
         residual = self.h - np.einsum("nkj,nk->nj", along[:, :, :-1], along[:, :, -1])
         log_weights = (along[:, :, -1] ** 2).sum(1) / 2 + (self.weight[places] * counts).sum(1)
         log_weights -= np.log(np.einsum("nkk->nk", lower)).sum(1)
-        proper = variance > MIN_EIGENVALUE * diagonal  # else it is a copy
+        proper = variance > MIN_EIGENVALUE * diagonal  # otherwise a copy of included features
         row, place = np.nonzero(counts)
         proper[row, places[row, place]] = False
         variance = np.where(proper, variance, 1.0)
@@ -83,7 +83,7 @@ class InclusionPosterior(NamedTuple):
 
 
 class ModelChains:
-    """Chains over patterns, from the given first patterns: see the module."""
+    """Chains over patterns, from given starting patterns: see the module."""
 
     def __init__(self, posterior, starts, rng):
         self._posterior, self._rng, self._visited = posterior, rng, {}
@@ -97,7 +97,7 @@ class ModelChains:
             pattern[: len(start)] = start
 
     def run(self, n_steps):
-        """Inclusion probabilities: means over the steps of each chain."""
+        """Run some steps; return inclusion probabilities averaged over the steps of each chain."""
         inclusion = np.zeros((len(self.sizes), len(self._posterior.h)))
         for _ in range(n_steps):
             inclusion += self._move()
@@ -105,7 +105,7 @@ class ModelChains:
         return inclusion / n_steps
 
     def draw(self, n_steps):
-        """The patterns of all chains after every step, bool (n_steps * n_chains, n_features)."""
+        """Return the patterns of all chains after each step, (n_steps * n_chains, n_features)."""
         included = np.zeros((n_steps, len(self.sizes), len(self._posterior.h)), bool)
         for patterns in included:
             self._move()
@@ -115,13 +115,13 @@ class ModelChains:
         return included.reshape(-1, included.shape[2])
 
     def log_weight(self):
-        """Logarithm of the sum of the weights of all patterns visited: a lower bound."""
+        """Return the log of the sum of the weights of all visited patterns: a lower bound."""
         return float(np.logaddexp.reduce(list(self._visited.values())))
 
     def begin_anew(self):
-        """Draw the patterns of all chains from the visited ones, by their weights.
+        """Redraw the patterns of all chains from the visited patterns, by their weights.
 
-        So none stays where a chain has come by its start alone.
+        So no chain stays at an unlikely pattern because of its start.
         """
         keys, weights = list(self._visited), np.array(list(self._visited.values()))
         weights = np.exp(weights - weights.max())
@@ -129,7 +129,7 @@ class ModelChains:
         self._begin([np.frombuffer(keys[k], np.int64) for k in drawn])
 
     def _move(self):
-        """Draw the feature of one effect of each chain anew; return probabilities of inclusion."""
+        """Redraw the feature of one effect of each chain; return probabilities of inclusion."""
         moved = self.sizes > 0
         self.patterns, fewer = self._without_one(), np.maximum(self.sizes - 1, 0)
         _, log_weights = self._posterior.extended(self.patterns, fewer)
@@ -142,7 +142,7 @@ class ModelChains:
         return included
 
     def _grow_or_shrink(self):
-        """Propose an effect more, drawn by the weights, or one less, in each chain."""
+        """Propose to add an effect, drawn by the weights, or to remove one, in each chain."""
         grow = self._rng.random(len(self.sizes)) < 0.5
         threshold = np.log(self._rng.random(len(self.sizes)))
         up, down = np.flatnonzero(grow), np.flatnonzero(~grow & (self.sizes > 0))
@@ -150,23 +150,23 @@ class ModelChains:
             without, fewer = self._without_one()[down], self.sizes[down] - 1
             log_weights, back = self._posterior.extended(without, fewer)
             ratio = log_weights + np.log(fewer + 1.0) - np.logaddexp.reduce(back, axis=1)
-            less = threshold[down] < ratio
-            self.patterns[down[less]] = without[less]
-            self.sizes[down[less]] -= 1
+            accepted = threshold[down] < ratio
+            self.patterns[down[accepted]] = without[accepted]
+            self.sizes[down[accepted]] -= 1
         if len(up):
             log_weights, larger = self._posterior.extended(self.patterns[up], self.sizes[up])
             self._visit(up, log_weights)
             drawn, _ = self._drawn(larger)
             ratio = np.logaddexp.reduce(larger, axis=1) - log_weights - np.log(self.sizes[up] + 1.0)
-            more = threshold[up] < ratio
-            up, drawn = up[more], drawn[more]
+            accepted = threshold[up] < ratio
+            up, drawn = up[accepted], drawn[accepted]
             self.patterns[up, self.sizes[up]] = drawn
             self.sizes[up] += 1
         if self.sizes.max() == self.patterns.shape[1]:
             self.patterns = np.pad(self.patterns, ((0, 0), (0, 4)))
 
     def _without_one(self):
-        """Patterns in which one feature, drawn, has the last place that counts."""
+        """Swap a random feature of each pattern to its last place, from where it is removed."""
         rows, last = np.arange(len(self.sizes)), np.maximum(self.sizes - 1, 0)
         place = (self._rng.random(len(rows)) * self.sizes).astype(np.int64)
         patterns = self.patterns.copy()
@@ -176,7 +176,7 @@ class ModelChains:
         return patterns
 
     def _drawn(self, log_weights):
-        """A feature of each row, drawn by weights, and the weights, of sum 1."""
+        """Draw a feature in each row; return it and the normalised weights."""
         top = log_weights.max(1, keepdims=True)
         weights = np.exp(log_weights - np.where(np.isfinite(top), top, 0.0))
         total = np.cumsum(weights, axis=1)
@@ -185,7 +185,7 @@ class ModelChains:
         return np.minimum(drawn, log_weights.shape[1] - 1), weights / last
 
     def _visit(self, rows, log_weights):
-        """Keep the log-weights of the patterns that these chains have now."""
+        """Store the log-weights of the current patterns of some chains."""
         patterns, sizes = self.patterns[rows], self.sizes[rows]
         counts = np.arange(patterns.shape[1]) < sizes[:, None]
         ordered = np.sort(np.where(counts, patterns, -1), axis=1)

@@ -1,7 +1,7 @@
-"""Descent on the energy of expectation propagation as a function of the moments themselves.
+"""Descent on the energy of expectation propagation as a function of the moments.
 
 Expectation propagation seeks means m and variances v that the Gaussian, with sites t, and the
-units, under cavities c, have in common. For any such moments there is an energy
+units, under cavities c, have in common. The energy of any moments is
 
     G(m, v) = max over t of [-ln Z(t) + t1 m - t2 (m^2 + v) / 2]
             + sum max over c of [c1 m - c2 (m^2 + v) / 2 - ln Zhat(c)] + sum ln(2 pi e v) / 2
@@ -12,18 +12,18 @@ whose stationary points are the fixed points, with the value of the energy of th
     by m:   t1 + c1 - (t2 + c2) m
     by v:   (1 / v - t2 - c2) / 2
 
-With the sites as variables the moments are the Gaussian's, and the first maximum needs no
-search; the second is a search unit by unit (`match_cavities`). So one factorisation gives the
-energy exactly, without an inner loop. The Hessian is
+With the sites as variables, m and v are the moments of the Gaussian, so that the first maximum
+needs no search; the second is a search unit by unit (`match_cavities`). So one factorisation gives
+the energy exactly, without an inner loop. The Hessian is
 
     by m:   X'X / s2 and a diagonal. All units together, by one more factorisation.
     by v:   with S the covariance, (S * S)^-1 / 2 and a diagonal. Off its diagonal, S * S matters
-            for the most correlated units, which are taken together; all others one by one.
+            for the most correlated units, which are solved jointly; all others one by one.
 
-Decoupled means and variances are as in Seeger & Nickisch (2011), here in the quadratic model of
-Newton's method instead of in nested loops. Levenberg's term, in units of the marginals' own
-curvature, keeps steps short where the quadratic model is poor. For binary units, whose variance
-follows from the mean, no cavity gives arbitrary m and v: see `mean_descent`.
+Means and variances are decoupled as in Seeger & Nickisch (2011), but in the quadratic model of
+Newton's method, not in nested loops. Levenberg's term, in units of the curvature of the marginals,
+keeps steps short where the quadratic model is poor. For binary units, whose mean determines the
+variance, no cavity gives arbitrary m and v: see `mean_descent`.
 """
 
 from typing import NamedTuple
@@ -38,11 +38,11 @@ from fastmf.kernels.ep.sites import match_cavities
 
 # Smallest curvature, in units of the diagonal, where the energy is not convex.
 MIN_CURVATURE = 0.01
-# Added to the diagonal of the squared correlations, so that they have an inverse.
+# Added to the diagonal of the squared correlations to make them invertible.
 RIDGE = 1e-12
-# Units are taken together whose squared correlations sum to more than this, up to a number: with
-# 200 of 300, classes that are nearly separable take a hundred steps instead of 15. Units below the
-# bound make steps converge linearly; above 0.01 that is too slow to end before rounding does.
+# Units whose squared correlations sum to more than this are solved jointly, up to a number: with
+# 200 of 300, nearly separable classes take a hundred steps instead of 15. Units below the bound
+# make convergence linear; with a bound above 0.01 rounding stops the descent first.
 MIN_SQUARED_CORRELATION, MAX_JOINT_UNITS = 0.003, 600
 # Step of finite differences, in units of the scale of a unit.
 DIFFERENCE_STEP = 1e-3
@@ -61,26 +61,26 @@ class MomentPoint(NamedTuple):
 
     @property
     def tilted(self):
-        """Moments of the units under their cavities."""
+        """Moments of the units under their cavities, which are those of the Gaussian."""
         return self.gaussian
 
     def state(self, problem):
-        """The state of expectation propagation with these sites."""
+        """Return the state of expectation propagation with these sites."""
         moments = GaussianMoments(self.gaussian, self.log_partition)
         return state_with_moments(problem, self.site, moments)
 
     def step(self, problem, levenberg):
-        """Newton's step from here, with this parameter of Levenberg's."""
+        """Return Newton's step from this point, with a parameter of Levenberg's."""
         return MomentStep(problem, self, levenberg)
 
 
 def first_point(problem, state):
-    """The point of a state; None if no cavities give the units the moments of the Gaussian."""
+    """Return the point of a state; None if no cavities match the moments of the Gaussian."""
     return evaluate(problem, state.site, state.cavity)
 
 
 def evaluate(problem, site, cavity):
-    """The point of these sites, cavities sought from those given; None outside the domain."""
+    """Compute the point of these sites, searching cavities from the given ones, or None."""
     inverse = problem.side.inverse(site[1])
     if inverse is None:
         return None
@@ -112,14 +112,14 @@ class MomentStep:
         active = active_units(problem, point)
         single = np.ones(len(mean), bool)
         single[active] = False
-        # The variances of single units are eliminated.
+        # Eliminate the variances of single units.
         elimination = np.where(single, mixed / by_vars, 0.0)
         precision = np.maximum(by_means - elimination * mixed, t2)
         right = elimination * by_var - by_mean
         inverse = problem.side.inverse(precision)
         if inverse is None:
             raise LinAlgError("the Gaussian is not proper.")
-        # Then the means, which leaves the variances of active units.
+        # Eliminate the means, which leaves the variances of active units.
         scale = 1 / np.sqrt(by_vars[active])
         square = _squared_correlations(point.inverse.covariance(active), var[active])
         coupling = mixed[active] * scale
@@ -140,9 +140,9 @@ class MomentStep:
         self.relative[active] = solve_positive_definite(square, self.relative[active])
 
     def at(self, length):
-        """The point at some length along the step; None outside the domain.
+        """Return the point at a length along the step; None outside the domain.
 
-        Precisions that fall do so exponentially: an uncoupled unit's stays positive.
+        Decreasing precisions decrease exponentially, so that they stay positive without couplings.
         """
         (mean, var), (t1, t2) = self.point.gaussian, self.point.site
         relative = length * self.relative
@@ -153,7 +153,7 @@ class MomentStep:
 
 
 def _unit_hessian(problem, point, levenberg):
-    """Terms of the Hessian by m, by m and v, and by v, unit by unit, with Levenberg's term."""
+    """Compute the diagonal Hessian by m, by m and v, and by v, with Levenberg's term."""
     var, c2 = point.gaussian[1], point.cavity[1]
     first, mixed, second = unit_curvature(problem, point)
     determinant = first * second - mixed * mixed
@@ -167,14 +167,14 @@ def _unit_hessian(problem, point, levenberg):
 
 
 def _squared_correlations(covariance, var):
-    """Squares of correlations, with a ridge."""
+    """Compute the squares of correlations, with a ridge."""
     square = covariance * covariance / (var[:, None] * var)
     square.flat[:: len(var) + 1] += RIDGE
     return square
 
 
 def _variance_model(square, scale):
-    """The Hessian by scaled variances of the active units, whose diagonal is about 1."""
+    """Compute the Hessian by scaled variances of the active units; its diagonal is about 1."""
     inverse = solve_positive_definite(square, np.eye(len(square)))
     model = scale[:, None] * inverse * scale / 2
     model.flat[:: len(scale) + 1] += 1 - scale * scale / 2
@@ -182,7 +182,7 @@ def _variance_model(square, scale):
 
 
 def unit_curvature(problem, point):
-    """Covariance of (e, -e^2 / 2) under each tilted unit, where e = w - Gaussian mean."""
+    """Compute the covariance of (e, -e^2 / 2) under each tilted unit, e = w - Gaussian mean."""
     (b, a), (mean, var) = point.cavity, point.tilted
     # The step must be small against the scale of the unit: of the cavity, or of the prior
     # if the cavity is flat.
@@ -191,7 +191,7 @@ def unit_curvature(problem, point):
     h = DIFFERENCE_STEP / np.sqrt(np.minimum((b * weak) ** 2 + weak, prior_scale))
     third, fourth = _higher_cumulants(problem, point, h)
     # On a half-line a unit may be far from its cavity and much narrower: then differences of
-    # variances, which are accurate to 1e-13, are rounding, and the scale is the tilted unit's.
+    # variances, which are accurate to 1e-13, are rounding. Use the scale of the tilted unit.
     impossible = ~((fourth + 2 * var**2) * var > third**2)
     lost = (impossible | (h * h * var < 1e-10)) & (abs(third) * h < 1e-5 * var)
     if lost.any():
@@ -205,23 +205,23 @@ def unit_curvature(problem, point):
 
 
 def _higher_cumulants(problem, point, h):
-    """Third and fourth cumulants of the tilted units, from differences of these steps."""
+    """Compute third and fourth cumulants of the tilted units, by differences with steps h."""
     (b, a), var = point.cavity, point.tilted[1]
     (_, up), (_, down) = (tilted_units(problem, np.stack([b + s * h, a]))[0] for s in (1, -1))
     return (up - down) / (2 * h), (up - 2 * var + down) / h**2
 
 
 def active_units(problem, point):
-    """The units that are taken together: the most correlated ones.
+    """Return the units that are solved jointly: the most correlated ones.
 
-    With r the correlations, sums of their squares are by how much variances fall when the
-    precisions of all units rise together: d ln v_i = -sum_j r_ij^2 v_j dt2_j. (The part 1 - t2 v of
-    a unit's precision from its neighbours is no measure: with negative sites it may cancel.)
+    The sum of the squared correlations r of a unit is the relative decrease of its variance when
+    the precisions of all units rise: d ln v_i = -sum_j r_ij^2 v_j dt2_j. (The part 1 - t2 v of the
+    precision that comes from neighbours is not suitable: with negative sites it may cancel.)
     """
     var = point.gaussian[1]
     rise = 1e-3  # a finite difference
     moments = problem.side.moments(np.stack([point.site[0], point.site[1] + rise / var]))
-    if moments is None:  # as rounding decides; any units do, only more slowly
+    if moments is None:  # because of rounding; any choice works, but more slowly
         return np.arange(min(len(var), MAX_JOINT_UNITS))
     squared = (1 - moments.marginal[1] / var) / rise - 1
     n_joint = np.clip((squared > MIN_SQUARED_CORRELATION).sum(), 1, MAX_JOINT_UNITS)

@@ -1,33 +1,33 @@
 """The parallel schedule of expectation propagation.
 
-An iteration computes the moments of the Gaussian with sites t, the cavities, and from the tilted
-moments the sites t' that would match them; the next sites are t + length (t' - t). Without a given
-damping, steps near the end are extrapolated by Anderson's method, and a step is rejected and
-shortened where the residual would become much larger: sites of correlated units move in circles
-under parallel steps, which damping alone only slows down.
+An iteration computes the moments of the Gaussian with sites t, the cavities, and the sites t' that
+would match the tilted moments; the next sites are t + length (t' - t). If no damping is given,
+steps near a fixed point are extrapolated by Anderson's method, and a step is rejected and shortened
+if the residual would become much larger: parallel steps make sites of correlated units cycle, and
+damping alone only slows this down.
 
-Sites, proposals and differences are arrays of any shape: states of single units and of blocks share
-the schedule.
+Sites, proposals and differences are arrays of any shape, so that states of single units and of
+blocks share the schedule.
 """
 
 import numpy as np
 
 from fastmf._outcomes import CONVERGED, CYCLING, IMPROPER, OUT_OF_ITERATIONS
 
-# How many times larger than the largest of the last three residuals the next one may be.
+# Largest ratio of a residual to the largest of the last three.
 MAX_INCREASE = 2.0
-# Rejected steps, one after another, that end the schedule; iterations in which the residual has not
-# halved after which another schedule, or other blocks, may take over.
+# Consecutive rejected steps that end the schedule; iterations without halving of the residual after
+# which another schedule, or other blocks, are tried.
 MAX_REJECTED, BARREN_SWEEPS = 12, 8
-# Largest difference of a mean, in standard deviations, or relative difference of a variance, from
-# which sites are extrapolated: which fixed point is reached is decided before.
+# Sites are extrapolated once differences of means, in standard deviations, and relative differences
+# of variances are below this: extrapolation should not decide which fixed point is reached.
 NEAR = 1.0
-# Steps that are stored for extrapolation.
+# Number of steps that are stored for extrapolation.
 STORED_STEPS = 8
 
 
 def parallel_sweeps(problem, state, damping, trace, patience=np.inf, max_rejected=MAX_REJECTED):
-    """Update all sites at once until Gaussian and tilted units agree."""
+    """Update all sites at once until Gaussian and tilted moments agree."""
     adaptive = damping is None
     length = 0.9 if adaptive else 1 - damping
     step = _Step(adaptive, length, max_rejected)
@@ -60,7 +60,7 @@ class _Step:
         self.extrapolation = AndersonExtrapolation()
 
     def __call__(self, problem, state, residual):
-        """The next state, its residual not much larger; None if there is none."""
+        """Return the next state, with a residual that is not much larger; None if that fails."""
         limit, extrapolation = MAX_INCREASE * residual if self.adaptive else np.inf, None
         if self.adaptive:
             extrapolation = self._extrapolation_from(problem, state)
@@ -78,12 +78,12 @@ class _Step:
         return None
 
     def _extrapolation_from(self, problem, state):
-        """The extrapolation with this state as the last one."""
+        """Add a state to the extrapolation, and return it."""
         difference = problem.difference(state)
         if not abs(difference).max() < NEAR:
             self.extrapolation.reset(0)
         step = state.proposal - state.site
-        # Equal units count each: so steps are the same as with repeated rows.
+        # Multiplicities of units count, so that steps are the same as with repeated rows.
         weighted = problem.roots() * difference
         self.extrapolation.remember(state.site.ravel(), step.ravel(), weighted)
         return self.extrapolation
@@ -92,8 +92,8 @@ class _Step:
 class AndersonExtrapolation:
     """Anderson's extrapolation of sites, from the last sites, their steps and differences.
 
-    The extrapolated sites are the combination of the last sites, and of their proposals, whose
-    differences between tilted and Gaussian moments, in standard deviations, are smallest.
+    It combines the last sites, and their proposals, such that the combined differences of tilted
+    and Gaussian moments, in standard deviations, are smallest.
     """
 
     def __init__(self):
@@ -107,14 +107,14 @@ class AndersonExtrapolation:
             del stored[:-STORED_STEPS]
 
     def reset(self, n_stored=1):
-        """Forget all but the last sites; False if there were no earlier ones."""
+        """Forget all but the last sites; return False if there were no earlier ones."""
         n = len(self.sites)
         for stored in (self.sites, self.steps, self.differences):
             del stored[: n - n_stored]
         return n > n_stored
 
     def __call__(self, length):
-        """The next sites, by this part of the extrapolated step."""
+        """Return the next sites, a fraction `length` along the extrapolated step."""
         site, step = self.sites[-1], self.steps[-1]
         if len(self.sites) == 1:
             return site + length * step
@@ -125,7 +125,7 @@ class AndersonExtrapolation:
             scale = np.sqrt(gram.diagonal())
         if not ((scale > 0) & (scale < np.inf)).all():
             return site + length * step
-        gram = gram / scale / scale[:, None] + 1e-8 * np.eye(len(gram))  # else by rounding
+        gram = gram / scale / scale[:, None] + 1e-8 * np.eye(len(gram))  # against rounding
         weights = np.linalg.solve(gram, right / scale) / scale
         sites, steps = np.array(self.sites), np.array(self.steps)
         moved = site - weights @ (sites[1:] - sites[:-1])
@@ -133,7 +133,7 @@ class AndersonExtrapolation:
 
 
 def proper_start(problem, site, mean):
-    """The state with these sites, precisions raised until A is positive definite."""
+    """Return the state with these sites, raising precisions until A is positive definite."""
     for _ in range(60):
         state = problem.state_of(site)
         if state is not None:

@@ -1,16 +1,16 @@
 """Blocks of correlated features, which expectation propagation should not treat one by one.
 
-A block has a feature that seems to have an effect, its lead, in the middle, and the features that
-correlate with it. Where a chain of correlated features is cut next to an effect instead, both
-blocks take the effect in turn: fixed points are then hard to find, and wrong.
+A block consists of a feature that seems to have an effect, its lead, and the features that
+correlate with it. If a chain of correlated features were cut next to an effect instead, both blocks
+would explain the effect in turn: fixed points are then hard to reach, and wrong.
 
-Blocks that were found in the data change where the posterior shows that they must:
+Blocks that were chosen from the data change if the posterior shows the need:
 
-- Where updates do not converge, an effect most often has a place in two blocks; at the end, two
-  blocks may share an effect, as each knows only the Gaussian of the other. The two blocks whose
-  undecided features are most alike become one, and so on.
-- A block whose largest patterns hold much of the weight has more effects than are summed over: it
-  is cut in two. Parts are not joined again.
+- If updates do not converge, an effect most often fits into two blocks; after convergence, two
+  blocks may share an effect, as each sees only a Gaussian approximation of the other. The two
+  blocks with the most similar undecided features are joined, repeatedly.
+- A block whose largest patterns have much of the weight has more effects than its patterns include:
+  it is cut in two. The parts are not joined again.
 """
 
 from math import comb
@@ -23,31 +23,31 @@ from fastmf._common.stored_columns import StoredColumns, column_squares
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.gaussian.blocks import labels_of, members_of
 
-# Sum of the squared sizes of the patterns of a block, which limits their size (to all patterns of
-# 11 features, four of 20, but never below three), and features of the largest block that is found.
+# Maximum sum of the squared sizes of the patterns of a block, which limits their size (11 of 11
+# features, 4 of 20, but at least 3), and maximum number of features of a block that is chosen.
 MAX_COST, MAX_FEATURES = 100_000, 60
-# Smallest correlation with the lead of a block, which independent columns exceed with this
-# probability at most.
+# Smallest correlation with the lead of a block, and the largest probability that any pair of
+# independent columns exceeds the threshold.
 MIN_CORRELATION, CHANCE = 0.4, 0.2
-# Leads whose correlations are computed at a time, and features whose blocks may be joined.
+# Number of leads whose correlations are computed together, and of features considered in joins.
 LEADS_AT_A_TIME = 128
-# Largest weight of the largest patterns of a block.
+# Weight of the largest patterns above which a block is cut.
 MAX_FULL = 0.2
-# Smallest likeness of undecided features of two blocks that share an effect.
+# Smallest similarity of undecided features of two blocks that are joined.
 MIN_LIKENESS = 0.1
 
 
 class FoundBlocks(NamedTuple):
-    """Blocks that were found in the data, and may be joined and cut."""
+    """Blocks that were chosen from the data, and may be joined and cut."""
 
     labels: np.ndarray  # int, (n_features,)
-    # Whether two blocks that may share an effect are joined at the end, blocks that do not converge
-    # by their last state, and blocks cut only if their parts converge: not in a search.
+    # Whether blocks that may share an effect are joined after convergence, joins before it use the
+    # last state, and blocks are cut only if their parts converge. False in a search.
     shares: bool = False
 
 
 def most_included(c):
-    """Number of features that patterns of a block of c features may include."""
+    """Return the number of features that patterns of a block of c features may include."""
     cost = 0
     for size in range(1, c + 1):
         cost += comb(c, size) * size * size
@@ -57,7 +57,7 @@ def most_included(c):
 
 
 def members_with(blocks, n_features):
-    """The features of each block of two or more, given by labels, `FoundBlocks` or None."""
+    """Return the features of each block of two or more, from labels, `FoundBlocks` or None."""
     if blocks is None:
         return []
     if not isinstance(blocks, FoundBlocks):
@@ -66,7 +66,7 @@ def members_with(blocks, n_features):
 
 
 def checked_labels(blocks, n_features):
-    """Labels of the blocks of features, as an array."""
+    """Check labels of the blocks of features, and return them as an array."""
     try:
         labels = np.asarray(blocks)
     except ValueError:  # lists of unequal lengths
@@ -84,9 +84,9 @@ def checked_labels(blocks, n_features):
 
 
 def one_block(X):
-    """One block of all features that are not constant; None if it would not have all patterns.
+    """Return one block of all features that are not constant; None if not all patterns fit.
 
-    Where noise is Gaussian, the posterior is then exact.
+    With Gaussian noise, the posterior is then exact.
     """
     if X.shape[1] > most_included(X.shape[1]):
         return None
@@ -95,23 +95,23 @@ def one_block(X):
 
 
 def correlated_blocks(X, scores=None, n_rows=None, free=None):
-    """Blocks of features, or of the free ones, that are strongly correlated.
+    """Choose blocks of strongly correlated features, among the free ones if given.
 
     The feature of largest score leads a block of the free features that correlate most with it, and
-    so on with the features that remain. There are no more leads than rows.
+    so on with the features that remain. There are at most n_rows leads.
     """
     p, n, columns = X.shape[1], n_rows or len(X), unit_columns(X)
     free = np.ones(p, bool) if free is None else free.copy()
     # A pair of independent columns exceeds t with probability (1 - t^2)^((n - 2) / 2).
     by_chance = np.sqrt(1 - (CHANCE / max(p * (p - 1) / 2, 1)) ** (2 / max(n - 2, 1)))
     threshold = max(MIN_CORRELATION, by_chance)
-    # A pair at the threshold may be in or out: in single precision this takes half the time.
+    # Single precision takes half the time; it may decide differently only at the threshold.
     columns = columns if isinstance(columns, StoredColumns) else columns.astype(np.float32)
     order = np.arange(p) if scores is None else np.argsort(-np.asarray(scores), kind="stable")
     blocks, n_leads = [], min(int(n), p)
     while n_leads > 0 and len(order := order[free[order]]):
         leads = order[: min(LEADS_AT_A_TIME, n_leads)]
-        with one_blas_thread(len(X)):  # threads of BLAS would spin into what follows
+        with one_blas_thread(len(X)):  # waiting threads of BLAS would slow the next lines down
             products = abs(columns.T @ columns[:, leads]).T.copy()
         for lead, correlation in zip(leads, products, strict=True):
             if not free[lead]:
@@ -127,7 +127,7 @@ def correlated_blocks(X, scores=None, n_rows=None, free=None):
 
 
 def unit_columns(X):
-    """Columns of length 1, or 0 if they are constant 0, in double precision."""
+    """Scale columns to length 1 (0 if they are constant 0), in double precision."""
     if isinstance(X, StoredColumns):
         length = np.sqrt(X.squares())
         return X.times(1 / np.where(length > 0, length, 1.0))
@@ -138,7 +138,7 @@ def unit_columns(X):
 
 
 def full_blocks(result):
-    """The blocks of a result whose largest patterns hold much of the weight."""
+    """Return the blocks of a result whose largest patterns have much of the weight."""
     if result.block_sites is None:
         return []
     pairs = zip(result.block_sites, result.full_probability, strict=True)
@@ -146,7 +146,7 @@ def full_blocks(result):
 
 
 def cut_blocks(X, members, result):
-    """Blocks, full ones cut in two; None if no block is full."""
+    """Cut full blocks in two, and return all blocks; None if no block is full."""
     full = {int(units[0]) for units in full_blocks(result)}
     if not full:
         return None
@@ -157,22 +157,22 @@ def cut_blocks(X, members, result):
 
 
 def _halves(X, units):
-    """Two clusters of some features by complete linkage, of any sizes."""
+    """Split features into two clusters, of any sizes, by complete linkage."""
     columns = unit_columns(X[:, units])
     distance = 1 - abs(columns.T @ columns)
     distance = np.clip(distance[np.triu_indices(len(units), 1)], 0, 1)
     tree = scipy.cluster.hierarchy.linkage(distance, "complete")
     first = scipy.cluster.hierarchy.fcluster(tree, t=2, criterion="maxclust") == 1
-    # Equal columns may not be told apart.
+    # Equal columns may all be in one cluster.
     first = np.arange(len(units)) < len(units) // 2 if first.all() else first
     return [units[first], units[~first]]
 
 
 def joined_blocks(X, members, result):
-    """Blocks, two of them joined, those of the undecided features most alike; None if none are.
+    """Join the two blocks with the most similar undecided features; None if no two are similar.
 
-    Likeness is |correlation| times the roots of 4 p (1 - p), with p the probabilities of inclusion;
-    without convergence only features that move count, by how far they do.
+    Similarity is |correlation| times the roots of 4 p (1 - p), with p the probabilities of
+    inclusion; without convergence, features are also weighted by their last change.
     """
     n = X.shape[1]
     included, threshold = result.inclusion_probability[:n], MIN_LIKENESS

@@ -1,14 +1,14 @@
 """Check of a posterior of expectation propagation, made when its `reliable` is read.
 
-A fixed point may be wrong although it has converged: correlated features that are in several
-blocks, or share more effects than are summed over, have posteriors of more modes than it holds.
-Chains over inclusion patterns (`model_chains`), or sums over the patterns of few features, need
-neither blocks nor Gaussians. The posterior is not reliable if
+A converged fixed point may be wrong: if correlated features are in several blocks, or share more
+effects than patterns include, the posterior has more modes than the approximation. Chains over
+inclusion patterns (`model_chains`), or sums over the patterns of few features, need neither blocks
+nor Gaussians. The posterior is not reliable if
 
-- the visited patterns have more evidence together, a lower bound, than it says;
-- an inclusion probability differs from the chains' by more than 0.1 and three standard errors.
+- the visited patterns together, a lower bound, have more evidence than the result;
+- an inclusion probability differs from the chains by more than 0.1 and three standard errors.
 
-Of many features only the likeliest are in chains: the remaining ones are likely to be zero.
+If there are many features, chains include only the likeliest: the others are likely to be zero.
 """
 
 from typing import NamedTuple
@@ -26,23 +26,23 @@ from fastmf.inference.ep.inclusion_patterns import (
 from fastmf.inference.ep.model_chains import InclusionPosterior
 from fastmf.priors.spike_and_slab import ALWAYS, GaussBernoulli
 
-# Largest difference of probabilities, in standard errors of the chains, and nats.
+# Largest differences of probabilities, absolute and in standard errors, and of the log-evidence.
 MAX_DIFFERENCE, SIGNIFICANT_ERRORS, EVIDENCE_MARGIN = 0.1, 3.0, 0.1
-# Features that chains may include, and the expected number of effects among all others at most.
+# Maximum number of features in chains; maximum expected number of effects among other features.
 MAX_CANDIDATES, MAX_LEFT_OUT = 400, 1.0
 
 
 class Comparison(NamedTuple):
-    """Inclusion of some features by chains, or by sums, whose standard errors are 0."""
+    """Inclusion probabilities of some features, by chains, or by sums without standard errors."""
 
     features: np.ndarray  # int, (n,)
     inclusion: np.ndarray  # (n,), probabilities
     error: np.ndarray  # (n,), their standard errors
-    log_weight: float  # log of the sum of the weights of the patterns, against no feature
+    log_weight: float  # log of the sum of the weights of patterns, relative to the empty pattern
 
 
 def compared(model, included, share=1.0):
-    """The posterior of the inclusion by chains, or of few features by sums."""
+    """Compute inclusion probabilities by chains, or for few features by sums; None if too slow."""
     prior = model.prior
     always = prior.log_odds > ALWAYS
     units = _candidates(model, included, always)
@@ -67,7 +67,7 @@ def compared(model, included, share=1.0):
 
 
 def _candidates(model, included, always):
-    """The features that chains may include, ascending; None if more of them are likely."""
+    """Return the features that chains may include, ascending; None if too many are likely."""
     n = len(included)
     if n <= MAX_CANDIDATES:
         return np.arange(n)
@@ -79,7 +79,7 @@ def _candidates(model, included, always):
 
 
 def reason_of(chains, included):
-    """Why inclusion probabilities contradict chains; "" if they do not."""
+    """Return why inclusion probabilities contradict chains, "" if they do not."""
     apart = abs(included[chains.features] - chains.inclusion)
     apart[apart < SIGNIFICANT_ERRORS * chains.error] = 0
     k = int(apart.argmax())
@@ -98,7 +98,7 @@ class PosteriorCheck(NamedTuple):
     model: object  # SparseLinearModel
 
     def __call__(self, result):
-        """Reason why the result is not reliable, in a list; None if that cannot be checked."""
+        """Return a list of the reason why a result is not reliable; None if it is not checked."""
         model, prior = self.model, self.model.prior
         if not result.converged:
             return [""]
@@ -108,7 +108,7 @@ class PosteriorCheck(NamedTuple):
         chains = compared(model, included)
         if chains is None:
             return None
-        # Evidence of the pattern of no feature, whose weight is 1.
+        # Log-evidence of the empty pattern, whose weight is 1.
         none = -(model.y @ model.y / model.noise_variance) / 2 + model.log_absent
         none -= model.n_samples * np.log(2 * np.pi * model.noise_variance) / 2
         none -= np.logaddexp(0, prior.log_odds).sum()

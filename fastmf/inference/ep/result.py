@@ -1,4 +1,4 @@
-"""The result of expectation propagation, and how it is made of a state."""
+"""The result of expectation propagation, and functions that make it from a state."""
 
 from dataclasses import dataclass, fields
 
@@ -22,27 +22,27 @@ class ExpectationPropagation(FixedPoint):
         Linear coefficients t1 and precisions t2 of the Gaussian factors exp(t1 w - t2 w^2 / 2) that
         replace the prior. Pass the result as `init` to start from here.
     log_evidence : float
-        `log_partition` with the prior normalised: the log-evidence of a linear model.
+        `log_partition` for the normalised prior: the log-evidence of a linear model.
     energies : array of shape (n_iter,), optional
         Energy of every iteration (of every outer one for "convergent"), with history=True.
     schedule : str
-        The schedule that found it: "convergent" if "auto" went on with that.
+        The schedule that ran last: "convergent" if "auto" continued with a descent.
     block_sites : tuple of (int array, array), optional
         With blocks: the features of each block, and the matrix T of its site
-        exp(t1'w - w'T w / 2). `sites` has t1 and the diagonals; so have `b` and `a` of cavities.
+        exp(t1'w - w'T w / 2). `sites` has t1 and the diagonals, as `b` and `a` have for cavities.
     inclusion_probability : array of shape (n_features,), optional
-        Of a linear model with a GaussBernoulli prior: the probabilities that a feature is not zero.
+        For a linear model with a GaussBernoulli prior: probabilities that a feature is not zero.
     sole_probability : array of shape (n_features,), optional
-        With blocks: the probabilities that it is the only one of its block (of a single feature,
-        both are the same).
+        With blocks: probabilities that a feature is the only one of its block that is not zero (for
+        a single feature, both are the same).
     full_probability : array of shape (n_blocks,), optional
         Probability of the largest patterns of each block.
     most_included : int array of shape (n_blocks,), optional
-        Features that patterns of each block include at most.
+        Maximum number of features that the patterns of each block include.
     gaussian_mean : array of shape (n_units,), optional
     prior_share : float, optional
         With blocks: means of the Gaussian, and the trace of its covariance times the precisions of
-        the sites, which derivatives of the evidence need.
+        the sites. Derivatives of the evidence need both.
     """
 
     sites: np.ndarray | None = None
@@ -59,14 +59,14 @@ class ExpectationPropagation(FixedPoint):
 
 
 def log_normaliser(problem):
-    """Log-partition of the prior alone."""
+    """Compute the log-partition of the prior, without couplings or data."""
     return total(log_normalisers(problem.prior), problem.weights)
 
 
 def described(state, outcome, trace, units, log_partitions, **fields):
-    """The result with these tilted moments, cavities and sites of units, (2, n_units) each.
+    """Make a result from (tilted moments, cavities, sites) of units, (2, n_units) each.
 
-    Log-partitions are of the posterior and of the prior.
+    `log_partitions` has the values of the posterior and of the prior.
     """
     (mean, var), (b, a), sites = units
     log_partition, normaliser = log_partitions
@@ -80,7 +80,7 @@ def described(state, outcome, trace, units, log_partitions, **fields):
 
 
 def result_of(problem, end, trace, normaliser=None):
-    """The result with the state at which a schedule ended."""
+    """Make the result of the state at which a schedule ended."""
     state, outcome, schedule = end
     at_bound = np.isclose(state.proposal[1], problem.min_site_precision, rtol=1e-6).any()
     if at_bound and outcome == OUT_OF_ITERATIONS and schedule != "convergent":
@@ -98,7 +98,7 @@ def result_of(problem, end, trace, normaliser=None):
 
 
 def _cavities_known(problem, state):
-    """Whether the rounding of the cavities, differences of naturals, leaves the moments known."""
+    """Whether moments are accurate in spite of rounding in cavities, differences of naturals."""
     rounding = 4 * np.finfo(float).eps * np.maximum(abs(state.site), abs(state.site + state.cavity))
     signs = np.array([[1.0], [-1.0]])
     moved = (tilted_units(problem, state.cavity + sign * signs * rounding)[0] for sign in (1, -1))
@@ -106,7 +106,7 @@ def _cavities_known(problem, state):
 
 
 def stacked_rows(rows):
-    """One result of many rows; histories of rows that ended earlier repeat their last value."""
+    """Stack results of rows; histories of rows that ended earlier repeat their last value."""
     columns = {}
     n_iter = max(row.n_iter for row in rows)
     for name in (f.name for f in fields(ExpectationPropagation)):

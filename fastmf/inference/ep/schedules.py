@@ -1,16 +1,16 @@
-"""The schedules of expectation propagation: what each of them runs.
+"""The schedules of expectation propagation.
 
-parallel      all sites from one Gaussian, then the next Gaussian; with adaptive damping.
-sequential    one site after another, the Gaussian updated after each.
-convergent    a few parallel steps, then descent on the energy.
-auto          parallel while the residual falls, then descent on the energy.
+parallel      update all sites from one Gaussian, then the Gaussian; with adaptive damping.
+sequential    update one site after another, and the Gaussian after each.
+convergent    take a few parallel steps, then descend on the energy.
+auto          take parallel steps while the residual falls, then descend on the energy.
 
-Descent is by Newton's steps with Levenberg's term, on the energy as a function of the moments, or
-of the means alone for binary units; under a bound on site precisions by the double loop. Models
-that mix binary units with units of other kinds have the parallel schedule alone.
+A descent takes Newton's steps with Levenberg's term on the energy as a function of the moments, or
+of the means for binary units; with a bound on site precisions it is the double loop. Models that
+mix binary units with units of other kinds support only the parallel schedule.
 
 A schedule is a function of (problem, state, damping, trace) that returns the last state, an outcome
-code of `fastmf._outcomes`, and the name of the schedule that was run last.
+code of `fastmf._outcomes`, and the name of the schedule that ran last.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ from fastmf.inference.ep.parallel import BARREN_SWEEPS, parallel_sweeps
 from fastmf.inference.ep.sequential import sequential_sweeps
 from fastmf.inference.ep.sites import EPTrace
 
-# Descents, in the order in which they are tried: `first_point` gives None for other units.
+# Descents in the order of trial: `first_point` returns None for units that are not supported.
 DESCENTS = (moment_descent, mean_descent)
 
 
@@ -37,13 +37,13 @@ def sequential(problem, state, damping, trace):
 
 
 def convergent(problem, state, damping, trace):
-    """Descend on the energy from where the parallel schedule makes no progress."""
+    """Take parallel steps until they make no progress, then descend on the energy."""
     start, _, _ = parallel_sweeps(problem, state, damping, EPTrace(False), BARREN_SWEEPS)
     return descent(problem, start, damping, trace)
 
 
 def auto(problem, state, damping, trace):
-    """The parallel schedule as long as it makes progress, then descent on the energy."""
+    """Take parallel steps while they make progress; without convergence, descend on the energy."""
     end = parallel_sweeps(problem, state, damping, trace, BARREN_SWEEPS)
     return end if end[1] == CONVERGED else descent(problem, end[0], damping, trace)
 
@@ -62,7 +62,7 @@ def descent(problem, state, damping, trace):
     if converged:
         return end, CONVERGED, "convergent"
     done = len(trace.residuals) - n_before == problem.max_iter or exhausted(problem)
-    # Where rounding decides which moments exist, the last state may have none.
+    # The moments of the last state may not exist because of rounding.
     end = end if end.residual < np.inf else state
     return end, OUT_OF_ITERATIONS if done else STALLED, "convergent"
 

@@ -1,13 +1,13 @@
 """Sequential expectation propagation: exact rank-one updates, a block of units at a time.
 
-The Gaussian is stored as a symmetric matrix M and a vector g, of which every unit needs a diagonal
-element q = x'Mx and a field u = x'g, and which its new site changes to
+The Gaussian is stored as a symmetric matrix M and a vector g. The update of a unit needs the
+diagonal element q = x'Mx and the field u = x'g, and its new site changes M and g to
 
     M - rate z z'  and  g + step z,  where  z = M x:
 
-of few units, their covariance and their means (then x picks out one unit); of a linear model with
-few rows, the inverse B^-1 of the covariance of the data, B = s2 + X D X' with D the inverse site
-precisions, and B^-1 (y - X D t1) (then x is a column of X). M is changed once per block.
+For few units, M and g are covariance and means, and x selects one unit. For a linear model with few
+rows, M is the inverse B^-1 of the covariance of the data, B = s2 + X D X' with D the inverse site
+precisions, g = B^-1 (y - X D t1), and x is a column of X. M is changed once per block.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ from fastmf.kernels.ep.sites import BLOCK, SiteSettings, visit_block
 
 
 def sequential_sweeps(problem, state, damping, trace):
-    """Sweep over the sites, each update seen by the next: the last state, and if it converged."""
+    """Sweep over the sites, one after another; return the last state, and if it converged."""
     if isinstance(problem.side, Latent):
         problem = problem._replace(side=problem.side.low_rank())
     if not isinstance(problem.side, Dense | LowRank):
@@ -42,7 +42,7 @@ def sequential_sweeps(problem, state, damping, trace):
 
 
 def _sweep(problem, damping, site):
-    """Update all sites in place: the largest mismatch before an update, None without a Gaussian."""
+    """Update all sites in place; return the largest mismatch, None if the Gaussian is improper."""
     side, low_rank = problem.side, isinstance(problem.side, LowRank)
     if low_rank:
         matrix, given = _inverse_data_covariance(side, site)
@@ -70,8 +70,8 @@ def _sweep(problem, damping, site):
 
 
 def _inverse_data_covariance(side, site):
-    """B^-1 and B^-1 (y - X D t1) of a linear model with few rows."""
-    # D is the inverse of the site precisions: none of them may be zero, and a negative one makes B
+    """Compute B^-1 and B^-1 (y - X D t1) of a linear model with few rows."""
+    # D is the inverse of the site precisions, so that none may be zero; a negative one makes B
     # indefinite.
     floor = 1e-3 * side.floor
     site[1] = np.where(abs(site[1]) < floor, floor, site[1])

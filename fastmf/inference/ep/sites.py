@@ -1,12 +1,12 @@
 """The problem and the state of expectation propagation, which all schedules share.
 
-With sites t in place of the priors the marginals of a Gaussian have naturals V = t + c; the unit
-under its cavity c is the tilted unit. At a fixed point both have the same moments. The energy is
+With sites t instead of the priors, the marginals of the Gaussian have naturals V = t + c; a tilted
+unit is its prior times its cavity c. At a fixed point both have the same moments. The energy is
 
     E = -ln Z(t) - sum ln Zhat(c) + sum ln Ztilde(t + c)
 
 with Z the integral of the Gaussian with sites, Zhat of the tilted units, and Ztilde of the
-marginals alone (Hernández-Lobato & Hernández-Lobato 2011, Eqs. 9-12).
+marginals (Hernández-Lobato & Hernández-Lobato 2011, Eqs. 9-12).
 """
 
 from typing import NamedTuple
@@ -23,12 +23,12 @@ from fastmf.priors._protocol import as_dtype, n_units, parts_of
 from fastmf.priors._queries import has_spike, two_values
 from fastmf.priors.concatenated import concatenate
 
-# Smallest second moment of a unit under its prior, relative to a free one.
+# Smallest second moment of a unit under its prior, relative to a unit without field or log-odds.
 MIN_RELATIVE_MOMENT = 1e-6
 
 
 class EPProblem(NamedTuple):
-    """A Gaussian side with priors, and when to stop."""
+    """A Gaussian side, priors, and stopping criteria."""
 
     side: object  # GaussianSide; None if the units are not coupled
     prior: tuple
@@ -39,32 +39,32 @@ class EPProblem(NamedTuple):
     n_threads: int | None
     prior_precision: np.ndarray  # (n_units,), inverse second moments under the priors alone
     evaluations: list  # [number of evaluations of the inner objective of the double loop]
-    weights: np.ndarray | None = None  # (n_units,), numbers of equal units; None: one
+    weights: np.ndarray | None = None  # (n_units,), multiplicities of units; None: 1
 
     def state_of(self, site):
-        """The state with these sites; None if they leave no proper Gaussian."""
+        """Compute the state with these sites; None if the Gaussian is not proper."""
         return state_with_moments(self, site, self.side.moments(site))
 
     def energy(self, state):
-        """-ln Z(t) - sum ln Zhat(c) + sum ln Ztilde(t + c): Eqs. 9-12 of the paper."""
+        """Compute -ln Z(t) - sum ln Zhat(c) + sum ln Ztilde(t + c): Eqs. 9-12 of the paper."""
         _, units = tilted_units(self, state.cavity)
         marginals = gaussian_log_partition(state.cavity + state.site, self.weights)
         value = marginals - units - state.log_partition
         return float(value) if np.isfinite(value) else np.inf
 
     def difference(self, state):
-        """Tilted less Gaussian moments, in standard deviations of the Gaussian, as a vector."""
+        """Return tilted minus Gaussian moments, in standard deviations, as a vector."""
         (mean, var), of_gaussian = state.tilted - state.gaussian, state.gaussian[1]
         with np.errstate(over="ignore", invalid="ignore"):
             return np.concatenate([mean / np.sqrt(of_gaussian), var / of_gaussian])
 
     def roots(self):
-        """Roots of the numbers of equal units, for each element of `difference`."""
+        """Return roots of the multiplicities of units, for each element of `difference`."""
         return 1.0 if self.weights is None else np.sqrt(np.tile(self.weights, 2))
 
 
 class EPState(NamedTuple):
-    """Sites, and all that follows from them: naturals or moments of shape (2, n_units)."""
+    """Sites, and all quantities computed from them, of shape (2, n_units)."""
 
     site: np.ndarray
     gaussian: np.ndarray
@@ -79,7 +79,7 @@ class EPState(NamedTuple):
         return self.residual <= tol and self._effect() <= tol
 
     def _effect(self):
-        """Largest effect of a difference on the log-partition, whatever the scale of the unit."""
+        """Return the largest effect of a difference on the log-partition, free of scale."""
         mean, var = self.gaussian - self.tilted
         with np.errstate(over="ignore"):
             by_mean = mean**2 / np.maximum(self.gaussian[1], self.tilted[1])
@@ -101,7 +101,7 @@ class EPTrace:
 
 
 def problem_of(model, min_site_precision=-np.inf, tol=1e-8, max_iter=1000, n_threads=None):
-    """The problem of a model, in double precision."""
+    """Make the problem of a model, in double precision."""
     prior = concatenate([as_dtype(layer, np.float64) for layer in model.layers])
     side, weights = gaussian_side(model, n_threads), None
     if isinstance(model, SparseLinearModel):
@@ -116,21 +116,21 @@ def problem_of(model, min_site_precision=-np.inf, tol=1e-8, max_iter=1000, n_thr
 
 
 def log_normalisers(prior):
-    """Log-partitions of the units of a prior alone."""
+    """Compute the log-partitions of uncoupled units."""
     zero = np.zeros(n_units(prior))
     return prior.log_partition(zero, zero)
 
 
 def second_moments(prior):
-    """Second moments of units that are not coupled; 1 where they do not exist."""
+    """Compute second moments of uncoupled units; 1 where they do not exist."""
     return np.concatenate([_second_moments(part) for part in parts_of(prior)])
 
 
 def _second_moments(prior):
-    """Second moments of units of one kind.
+    """Compute second moments of units of one kind.
 
-    Units that their own field or log-odds hold at 0 may be moved by their neighbours: their
-    second moments are not far below a free unit's, of two equally likely values, or of a slab.
+    Neighbours may move units that their field or log-odds keep at 0. So second moments are bounded
+    from below relative to a free unit: two equally likely values, or the slab.
     """
     zero = np.zeros(n_units(prior))
     free, values = 0.0, two_values(prior)
@@ -145,9 +145,9 @@ def _second_moments(prior):
 
 
 def mismatch(moments, tilted):
-    """Largest difference of a mean or variance; inf if one does not exist.
+    """Return the largest difference of a mean or variance; inf if one does not exist.
 
-    Where variances exceed 1, in standard deviations, and relative to the variance.
+    Variances above 1: in standard deviations, and relative to the variance.
     """
     with np.errstate(invalid="ignore"):
         variance = np.maximum(1, np.maximum(moments[1], tilted[1]))
@@ -164,7 +164,7 @@ def per_unit(kernel, problem, inputs, outputs):
 
 
 def state_with_moments(problem, site, moments):
-    """The state with these sites, given the moments of the Gaussian; None if it is not proper."""
+    """Compute the state from sites and moments of the Gaussian; None if it is not proper."""
     if moments is None or not (moments.marginal[1] > 0).all():
         return None
     outputs = cavity, tilted, proposal = np.empty((3, *site.shape))
@@ -175,27 +175,27 @@ def state_with_moments(problem, site, moments):
 
 
 def tilted_units(problem, cavity):
-    """Moments of the units under their cavities, and the sum of their log-partitions."""
+    """Compute moments of the units under their cavities, and the sum of their log-partitions."""
     outputs = tilted, log_partition = np.empty(cavity.shape), np.empty(cavity.shape[1])
     per_unit(tilt_sites, problem, (cavity,), outputs)
     return tilted, total(log_partition, problem.weights)
 
 
 def total(values, weights):
-    """Sum over units, and those equal to them."""
+    """Sum over units, with their multiplicities."""
     return values.sum() if weights is None else values @ weights
 
 
 def gaussian_log_partition(natural, weights=None):
-    """Sum of log integral exp(V1 w - V2 w^2 / 2) over units."""
+    """Sum the log of the integral of exp(V1 w - V2 w^2 / 2) over units."""
     first, second = natural
     return total(first * first / second + np.log(2 * np.pi / second), weights) / 2
 
 
 def first_sites(problem, mean, var, cavity=0.0):
-    """Sites that give the units these moments under their cavities, and the means.
+    """Return the sites for these moments and cavities, and the means.
 
-    Where moments do not exist the marginals have mean 0 and precision 1.
+    Marginals without moments have mean 0 and precision 1.
     """
     mean, var = (np.broadcast_to(m, (problem.side.n_units,)) for m in (mean, var))
     exist = np.isfinite(var) & (var > 0)

@@ -12,7 +12,7 @@ the priors it becomes a Gaussian with precision A = P + diag(t2). The solvers us
 
     side.moments(site), side.covariance(site, units)   both steps in one
 
-    side.dense()             the same with a full matrix
+    side.dense()             the side with a full matrix
 
 so that a linear model (P = X'X / noise variance) and couplings (P = -J) share every solver.
 """
@@ -26,12 +26,12 @@ from fastmf.inference.gaussian.low_rank import LowRank, StoredLowRank
 from fastmf.models import RBM, SparseLinearModel
 from fastmf.models.sparse_linear import gram_of
 
-# Units up to which their matrices are cheaper than the Woodbury identity, and more precise.
+# Number of units up to which full matrices are cheaper and more precise than Woodbury's identity.
 MAX_WOODBURY_UNITS = 64
 
 
 def gaussian_side(model, n_threads=None):
-    """The Gaussian side of a model, of the kind that suits its shape."""
+    """Make the Gaussian side of a model, of the kind that suits its shape."""
     if isinstance(model, SparseLinearModel):
         kind, X = _kind_of(model), model.X
         if kind is StoredLowRank and model.has_latent:
@@ -52,7 +52,7 @@ def gaussian_side(model, n_threads=None):
 
 
 def order_of(model):
-    """Order of the matrices that the Gaussian side of a linear model factorises."""
+    """Return the order of the matrices that the Gaussian side of a linear model factorises."""
     orders = {Dense: model.n_units, Latent: model.n_features}
     return orders.get(_kind_of(model), model.n_samples)
 

@@ -1,4 +1,4 @@
-"""The Gaussian sides of machines of two layers, and of rows with latent variables.
+"""The Gaussian sides of machines of two layers, and of linear models with latent variables.
 
 With couplings W between a large and a small layer of site precisions t2 and s2, everything follows
 from the Schur complement of the small layer
@@ -13,16 +13,16 @@ complement of w is
 
     S = diag(s) + X' diag(t2 / (1 + s2 t2)) X
 
-A row x of weight w counts as w equal rows, each with a latent variable and noise of its own. All
-their latent variables u have the site exp(t1 u - t2 u^2 / 2). Without noise let s = x'w; one of
-these rows then has the factor
+A row x of weight w counts as w equal rows, each with its latent variable and noise. All their
+latent variables u have the site exp(t1 u - t2 u^2 / 2). With the fit s = x'b for coefficients b,
+one of these rows has the factor
 
     f(s) = integral N(s - u; s2) exp(t1 u - t2 u^2 / 2) du
 
-and all have f(s)^w, which is (1 + s2 t2)^((1 - w) / 2) times the factor of the one row x sqrt(w)
-with the site of coefficients t1 sqrt(w) and t2. The moments of u follow from the moments of its
-latent variable: the mean by sqrt(w), and the variance by w, with the excess of one u over the mean
-of w of them.
+and together they have f(s)^w, which is (1 + s2 t2)^((1 - w) / 2) times the factor of the single row
+x sqrt(w) with the site (t1 sqrt(w), t2). The moments of u follow from the moments of the latent
+variable of this row: its mean over sqrt(w), and its variance over w, plus the excess variance of
+one u over the mean of w of them.
 """
 
 import copy
@@ -40,8 +40,8 @@ from fastmf.inference.gaussian.low_rank import LowRank
 class Bipartite(GaussianSide):
     """Couplings between two layers, by the Schur complement of the smaller one.
 
-    Matrices are computed in the type of the weights, single or double precision; moments are
-    doubles. `tilt` is exp(b w - a w^2 / 2) of each unit from outside, added to the sites.
+    Matrices have the type of the weights, single or double precision; moments are doubles. `tilt`
+    is the external tilt exp(b w - a w^2 / 2) of each unit, which is added to the sites.
     """
 
     def __init__(self, weights):
@@ -55,13 +55,13 @@ class Bipartite(GaussianSide):
         self.tilt = np.zeros((2, self.n_units))
 
     def tilted(self, tilt):
-        """The same couplings with another tilt from outside."""
+        """Replace the external tilt."""
         tilted = copy.copy(self)
         tilted.tilt = tilt
         return tilted
 
     def dense(self):
-        """The same Gaussian side with a full matrix."""
+        """Return the Gaussian side with a full matrix."""
         precision = np.diag(self.tilt[1])
         precision[self.large, self.small] = -self.weights
         precision[self.small, self.large] = -self.weights.T
@@ -81,7 +81,7 @@ class Bipartite(GaussianSide):
         return BipartiteInverse(self, t2, factor.inverse_factor(True), half_log_determinant)
 
     def mean_covariance(self, sites):
-        """Covariances of visible with hidden units, averaged over rows."""
+        """Compute the covariances of visible with hidden units, averaged over rows."""
         total, n_rows = np.zeros(self.weights.shape), 0
         plain = self.tilted(np.zeros_like(self.tilt))
         for _, precision in sites:
@@ -94,15 +94,15 @@ class Bipartite(GaussianSide):
 
 
 class BipartiteInverse(NamedTuple):
-    """A^-1 of `Bipartite`, and of other sides that couple units of two layers."""
+    """A^-1 of `Bipartite`, and of `Latent`."""
 
     side: GaussianSide
-    precision: np.ndarray  # (n_large,), of the units of the larger layer, tilt included
+    precision: np.ndarray  # (n_large,), of the units of the larger layer, including the tilt
     whiten: np.ndarray  # (n_small, n_small), inverse Cholesky factor of the Schur complement
     half_log_determinant: float  # half the log-determinant of the Schur complement
 
     def moments(self, linear):
-        """Means, variances and log-partition with sites of these linear coefficients."""
+        """Compute means, variances and log-partition with these linear site coefficients."""
         side, t2, linear = self.side, self.precision, linear + self.side.tilt[0]
         t1 = linear[side.large]
         mean, whitened = self._solve(linear)
@@ -115,11 +115,11 @@ class BipartiteInverse(NamedTuple):
         return GaussianMoments(np.stack([mean, var]), log_partition + side.constant)
 
     def solve(self, right):
-        """The product with a vector."""
+        """Multiply by a vector."""
         return self._solve(right)[0]
 
     def _solve(self, right):
-        """The product with a vector, and its whitened half."""
+        """Multiply by a vector; return the product and its whitened half."""
         side, t2, t1 = self.side, self.precision, right[self.side.large]
         solution = np.empty(side.n_units)
         trmv = get_blas_funcs("trmv", dtype=self.whiten.dtype)
@@ -133,13 +133,13 @@ class BipartiteInverse(NamedTuple):
         return trmm(1.0, self.whiten, self.side.weights.T, lower=1)
 
     def covariance_of_layers(self):
-        """The covariance of the units of the larger layer with the smaller layer."""
+        """Compute the covariance of the larger with the smaller layer."""
         trmm = get_blas_funcs("trmm", dtype=self.whiten.dtype)
         across = trmm(1.0, self.whiten, self._whitened_weights(), lower=1, trans_a=1, overwrite_b=1)
         return across.T / self.precision[:, None]
 
     def covariance(self, units):
-        """The covariance of some units."""
+        """Return the covariance of some units."""
         side, t2 = self.side, self.precision
         half = np.empty((len(self.whiten), side.n_units))
         half[:, side.small] = self.whiten
@@ -149,24 +149,24 @@ class BipartiteInverse(NamedTuple):
         return half.T @ half + np.diag(diagonal[units])
 
     def moments_and_covariances(self, linear, blocks):
-        """The moments, and covariances of blocks of units of the smaller layer, which is first."""
+        """Compute the moments, and covariances of blocks in the smaller layer, which is first."""
         of_blocks = (self.whiten.T[units] for units in blocks)
         return self.moments(linear), [W @ np.swapaxes(W, 1, 2) for W in of_blocks]
 
     def variance_along(self, rows):
-        """Variances of r'w for every row r of a matrix."""
+        """Compute variances of r'w for the rows r of a matrix."""
         side, scaled = self.side, rows[:, self.side.large] / self.precision
         half = self.whiten @ (rows[:, side.small] + scaled @ side.weights).T
         return (scaled * rows[:, side.large]).sum(1) + (half * half).sum(0)
 
 
 def with_latent_columns(X):
-    """The columns of the features, and -1 of the latent variables."""
+    """Append the columns of the latent variables, -1 times the identity, to the features."""
     return np.concatenate([X, -np.eye(len(X), dtype=X.dtype)], axis=1)
 
 
 class Latent(GaussianSide):
-    """A linear model with a latent variable of each row: O(n_rows n_features^2)."""
+    """A linear model with a latent variable for each row: O(n_rows n_features^2)."""
 
     def __init__(self, X, y, noise_variance, n_threads=None):
         self._model = X, y, noise_variance
@@ -183,11 +183,11 @@ class Latent(GaussianSide):
         self.constant = -(y @ y / noise_variance + n_rows * np.log(2 * np.pi * noise_variance)) / 2
 
     def dense(self):
-        """The same Gaussian side with a matrix of units."""
+        """Return the Gaussian side with a full matrix."""
         return Dense.of_regression(*self._with_columns())
 
     def low_rank(self):
-        """The same Gaussian side by the Woodbury identity."""
+        """Return the Gaussian side that uses the Woodbury identity."""
         return LowRank(*self._with_columns(), self._n_threads)
 
     def _with_columns(self):
@@ -195,7 +195,7 @@ class Latent(GaussianSide):
         return with_latent_columns(X), y, noise_variance
 
     def _inverse(self, precision, add=None):
-        """A^-1; `add` adds other sites of the features to the lower triangle of a matrix."""
+        """Return A^-1; add(matrix) adds sites of blocks of features to its lower triangle."""
         t2 = precision[self.large]
         total = t2 + self.tilt[1, self.large]
         if not (total > 0).all():
@@ -217,7 +217,7 @@ class LatentInverse(BipartiteInverse):
     """A^-1 of `Latent`."""
 
     def variance_along(self, rows):
-        """Variances of r'w for every row r of a matrix, of all units or of the coefficients."""
+        """Compute variances of r'w for the rows r of a matrix, of all units or coefficients."""
         if rows.shape[1] == self.side.n_units:
             return super().variance_along(rows)
         half = self.whiten @ rows.T
@@ -238,7 +238,7 @@ class RepeatedRows:
         self._n_rows = len(self.weights)
 
     def moments(self, site):
-        """As of the side without weights, with the moments of one of the equal rows."""
+        """Compute moments as the unweighted side does; latent variables are of one equal row."""
         site = site.copy()
         linear, precision = self._latent(site)
         linear *= np.sqrt(self.weights)
@@ -255,6 +255,6 @@ class RepeatedRows:
         return GaussianMoments(moments, log_partition)
 
     def _latent(self, values):
-        """Linear terms and precisions, or means and variances, of latent variables: views."""
+        """Return views of linear terms and precisions, or moments, of latent variables."""
         first, second = values if self.blocks is None else self.blocks.parts(values)[:2]
         return first[-self._n_rows :], second[-self._n_rows :]

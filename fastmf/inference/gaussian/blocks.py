@@ -1,11 +1,11 @@
-"""Gaussian sides under sites that couple the units of blocks: exp(t'w - w'Tw / 2) for each block.
+"""Gaussian sides with sites that couple the units of blocks: exp(t'w - w'Tw / 2) for each block.
 
-Naturals of sites, cavities and marginals, and moments, are one vector each,
+Naturals of sites, cavities and marginals, and moments, are stored as one vector each,
 
     [linear terms, or means, of all units | precisions, or variances, of single units
      | matrices of all blocks, small ones first]
 
-so that sums and multiples of them are sums and multiples of vectors. `Blocks` is this layout.
+so that their sums and multiples are sums and multiples of vectors. `Blocks` is this layout.
 """
 
 from itertools import groupby
@@ -24,12 +24,12 @@ from fastmf.inference.gaussian.dense import Dense, DenseInverse, GaussianMoments
 from fastmf.inference.gaussian.low_rank import LowRank
 from fastmf.models.sparse_linear import gram_of
 
-# With blocks, matrices of units are cheaper up to this number of units for each row.
+# Number of units per row up to which a full matrix is cheaper, with blocks.
 MAX_DENSE_RATIO = 2.5
 
 
 def block_side(model, blocks, n_threads=None):
-    """The Gaussian side of a linear model with blocks."""
+    """Make the Gaussian side of a linear model with blocks."""
     y, noise_variance = model.y, model.noise_variance
     stored = isinstance(model.X, StoredColumns)
     dense = not (model.has_latent or stored) and model.n_units <= MAX_DENSE_RATIO * model.n_samples
@@ -44,18 +44,18 @@ def block_side(model, blocks, n_threads=None):
 
 
 class Blocks:
-    """Which units have a site together, and the layout of vectors of naturals.
+    """Blocks of units that share a site, and the layout of vectors of naturals.
 
     Attributes
     ----------
     members : list of int array
-        The units of each block, sorted by their lengths, and first units.
+        The units of each block; blocks are sorted by size, then by first unit.
     units, singles : int array
-        Units of all blocks, one after another; units in no block.
+        Concatenated units of all blocks; units in no block.
     starts, squares : int64 array of shape (n_blocks + 1,)
-        First unit and first element of the matrix of every block, and the ends of the last.
+        First unit and first matrix element of each block, and the ends of the last block.
     by_size : list of int array of shape (n_blocks of this size, size)
-        The units of the blocks of one size.
+        The units of the blocks of each size.
     """
 
     def __init__(self, members, n_units):
@@ -71,7 +71,7 @@ class Blocks:
         self.squares = np.append(0, np.cumsum(sizes * sizes))
         self.by_size = [np.array(list(alike)) for _, alike in groupby(self.members, len)]
         # For each unit of a block, its row and diagonal element; for each element of the matrices,
-        # the places in `units` of its row and column, and the element on the other side.
+        # the places in `units` of its row and column, and the transposed element.
         of_unit, of_element = (np.repeat(np.arange(len(sizes)), n) for n in (sizes, sizes**2))
         local = np.arange(len(self.units)) - self.starts[of_unit]
         self._rows = self.squares[of_unit] + local * sizes[of_unit]
@@ -82,12 +82,12 @@ class Blocks:
         self._transposed = first + column * size + row
 
     def parts(self, vector):
-        """Linear terms of all units, precisions of single units, matrices of blocks: views."""
+        """Return views of linear terms, precisions of single units, and matrices of blocks."""
         n, end = self.n_units, self.n_units + len(self.singles)
         return vector[:n], vector[n:end], vector[end:]
 
     def matrices(self, elements):
-        """Views of the matrices of each size, (n_blocks of this size, size, size)."""
+        """Yield views of the matrices of each size, (n_blocks of this size, size, size)."""
         start = 0
         for units in self.by_size:
             n, c = units.shape
@@ -95,74 +95,74 @@ class Blocks:
             start += n * c * c
 
     def each(self, elements):
-        """Views of the matrices of all blocks."""
+        """Yield views of the matrices of all blocks."""
         for start, n in zip(self.squares[:-1], np.diff(self.starts), strict=True):
             yield elements[start : start + n * n].reshape(n, n)
 
     def diagonals(self, elements):
-        """The diagonal elements of all matrices, in the order of `units`."""
+        """Return the diagonal elements of all matrices, in the order of `units`."""
         return elements[self._diagonal]
 
     def add_to_diagonals(self, values, elements):
-        """Add numbers of the units of blocks, in the order of `units`, to the diagonals."""
+        """Add values of the units of blocks, in the order of `units`, to the diagonals."""
         elements[self._diagonal] += values
 
     def scaled(self, elements, scale):
-        """The matrices with rows and columns divided by the scales of all units."""
+        """Divide the rows and columns of the matrices by the scales of the units."""
         scale = scale[self.units]
         return elements / scale[self._row] / scale[self._column]
 
     def add_to(self, matrix, elements):
-        """Add the matrices of blocks to one of the first units."""
+        """Add the matrices of blocks to a matrix of the first units."""
         matrix[self.places()] += elements
 
     def places(self):
-        """Units of the rows and columns of the elements of the matrices."""
+        """Return the units of the rows and columns of all matrix elements."""
         return self.units[self._row], self.units[self._column]
 
     def sparse(self, elements, single):
-        """The matrix of all units, with these matrices and numbers of single units."""
+        """Make the sparse matrix of all units, from block matrices and values of single units."""
         places = (np.append(units, self.singles) for units in self.places())
         values = np.append(elements, single)
         return csr_array((values, tuple(places)), (self.n_units, self.n_units))
 
     def of_blocks(self, values):
-        """A vector with these numbers of units, which are the same for all units of a block."""
+        """Make a vector from values of units, which are equal for all units of a block."""
         counts = np.diff(self.squares)
         per_block = values[self.units][self.starts[:-1]]
         return np.concatenate([values, values[self.singles], np.repeat(per_block, counts)])
 
     def spread(self, single, of_blocks):
-        """An array of all units, from single units and the units of blocks."""
+        """Make an array of all units, from single units and the units of blocks."""
         values = np.empty((*np.shape(single)[:-1], self.n_units))
         values[..., self.singles], values[..., self.units] = single, of_blocks
         return values
 
     def diagonal(self, vector):
-        """Precisions, or variances, of all units."""
+        """Return precisions, or variances, of all units."""
         _, single, elements = self.parts(vector)
         return self.spread(single, self.diagonals(elements))
 
     def symmetric(self, vector):
-        """A vector with symmetric matrices: means of these matrices and their transposes."""
+        """Symmetrise the matrices of a vector."""
         vector = vector.copy()
         elements = self.parts(vector)[2]
         elements[:] = (elements + elements[self._transposed]) / 2
         return vector
 
     def products(self, elements, linear):
-        """Products of the matrices with the block units' part of a vector of all units."""
+        """Multiply the matrices by the entries of block units of a vector of all units."""
         return self.row_sums(elements * linear[self.units][self._column])
 
     def row_sums(self, elements):
-        """Sums of the rows of the matrices, in the order of `units`."""
+        """Sum the rows of the matrices, in the order of `units`."""
         return np.add.reduceat(elements, self._rows) if len(elements) else elements
 
     def inverses(self, elements):
-        """Inverses and log-determinants of positive definite matrices."""
+        """Compute inverses, and the sum of log-determinants, of positive definite matrices."""
         factors, inverses = np.empty((2, len(elements)))
         for M, L, inverse in zip(*map(self.each, (elements, factors, inverses)), strict=True):
-            factor, failed = dpotrf(M.T, lower=0)  # in Fortran's order
+            factor, failed = dpotrf(M.T, lower=0)  # in Fortran order
             if failed:
                 raise LinAlgError("a matrix is not positive definite.")
             L[:], inverse[:] = factor.T, dpotri(factor, lower=0)[0].T
@@ -173,7 +173,7 @@ class Blocks:
         return np.where(lower, inverses, inverses[self._transposed]), log_determinant
 
     def converted(self, vector):
-        """Naturals from moments or moments from naturals, without means, and log-determinants."""
+        """Convert variances to precisions, or vice versa; also return the log-determinant."""
         _, single, elements = self.parts(vector)
         if not ((single > 0) & (single < np.inf)).all():
             raise LinAlgError("a variance is not positive.")
@@ -181,24 +181,24 @@ class Blocks:
         return 1 / single, inverse, log_determinant + np.log(single).sum()
 
     def natural(self, moments):
-        """Naturals of independent Gaussians of these moments; LinAlgError if there are none."""
+        """Return naturals of independent Gaussians; LinAlgError if moments are improper."""
         mean = self.parts(moments)[0]
         single, elements, _ = self.converted(moments)
         linear = self.spread(single * mean[self.singles], self.products(elements, mean))
         return np.concatenate([linear, single, elements])
 
     def log_partition(self, natural, mean):
-        """Sum of the log-partitions of independent Gaussians with these naturals and means."""
+        """Sum the log-partitions of independent Gaussians with these naturals and means."""
         linear, log_determinant = self.parts(natural)[0], self.converted(natural)[2]
         return (linear @ mean - log_determinant + self.n_units * np.log(2 * np.pi)) / 2
 
 
 class BlockSide(NamedTuple):
-    """A linear model whose sites are of blocks and of single units."""
+    """A linear model with sites of blocks and of single units."""
 
     side: object  # GaussianSide, without blocks
     blocks: Blocks
-    remake: object  # remake(rotate): the side where `rotate` was applied to the columns of X
+    remake: object  # remake(rotate) makes the side with rotate(X) instead of X
 
     @property
     def n_units(self):
@@ -206,7 +206,7 @@ class BlockSide(NamedTuple):
         return self.side.n_units
 
     def moments(self, site):
-        """Moments, as a vector, and log-partition; None if the Gaussian is not proper."""
+        """Compute moments, as a vector, and log-partition; None if the Gaussian is not proper."""
         try:
             return self._moments(site)
         except LinAlgError:
@@ -229,16 +229,16 @@ class BlockSide(NamedTuple):
         )
 
     def _precision(self, site):
-        """The matrix of precisions of all units, sites included."""
+        """Return the matrix of precisions of all units, including sites."""
         _, single, elements = self.blocks.parts(site)
-        precision = np.array(self.side.precision.T, order="F")  # symmetric: memory is copied
+        precision = np.array(self.side.precision.T, order="F")  # symmetric: a plain copy
         singles = self.blocks.singles
         precision[singles, singles] += single
         self.blocks.add_to(precision, elements)
         return precision
 
     def inverse(self, site):
-        """A^-1; LinAlgError if it does not exist."""
+        """Return A^-1; LinAlgError if it does not exist."""
         if isinstance(self.side, Dense):
             factor = cholesky(self._precision(site), overwrite=True)
             return BlockInverse(self.blocks, (), DenseInverse(self.side, factor))
@@ -265,7 +265,7 @@ class BlockSide(NamedTuple):
         return BlockInverse(blocks, rotations, inverse)
 
     def _rotated(self, vector, rotations, back=False):
-        """A vector of all units in the rotated ones, or back."""
+        """Rotate a vector of all units, or rotate it back."""
         rotated = vector.copy()
         for units, U in zip(self.blocks.by_size, rotations, strict=bool(rotations)):
             subscripts = "kij,kj->ki" if back else "kji,kj->ki"
@@ -274,14 +274,14 @@ class BlockSide(NamedTuple):
 
 
 class BlockInverse(NamedTuple):
-    """A^-1 under the sites of blocks."""
+    """A^-1 with sites of blocks."""
 
     blocks: Blocks
-    rotations: tuple  # of blocks of each size, to where their sites are diagonal; or empty
-    inverse: object  # A^-1 of a GaussianSide, in the rotated units
+    rotations: tuple  # for each size, rotations of blocks that make their sites diagonal; or empty
+    inverse: object  # A^-1 of a GaussianSide of the rotated units
 
     def covariance(self, units):
-        """The covariance of some units, which are whole blocks."""
+        """Return the covariance of some units, which form complete blocks."""
         covariance = self.inverse.covariance(units)
         place = np.full(self.blocks.n_units, -1)
         place[units] = np.arange(len(units))
@@ -294,7 +294,7 @@ class BlockInverse(NamedTuple):
         return covariance
 
     def variance_along(self, rows):
-        """Variances of r'w for every row r of a matrix, of all or of the first units."""
+        """Compute variances of r'w for the rows r of a matrix, of all or of the first units."""
         rows = with_zeros(rows, self.blocks.n_units)
         rotated = np.array(rows, np.float64)
         for units, U in zip(self.blocks.by_size, self.rotations, strict=bool(self.rotations)):
@@ -303,7 +303,7 @@ class BlockInverse(NamedTuple):
 
 
 def inverse_with(model, labels, sites, elements):
-    """A^-1 of a linear model with these sites."""
+    """Return A^-1 of a linear model with these sites."""
     members = members_of(labels)
     if not members:
         return gaussian_side(model).inverse(sites[1])
@@ -314,13 +314,13 @@ def inverse_with(model, labels, sites, elements):
 
 
 def n_elements(labels):
-    """Number of elements of the matrices of the blocks of these labels."""
+    """Count the matrix elements of the blocks of these labels."""
     counts = np.unique(labels, return_counts=True)[1]
     return int((counts[counts > 1] ** 2).sum())
 
 
 def members_of(labels):
-    """The units of each label that several have."""
+    """Return the units of each label that occurs more than once."""
     labels = np.asarray(labels)
     order = np.argsort(labels, kind="stable")
     parts = np.split(order, np.flatnonzero(labels[order][1:] != labels[order][:-1]) + 1)
@@ -328,7 +328,7 @@ def members_of(labels):
 
 
 def labels_of(members, n):
-    """A number for each of n units, the same within a block, in the order of the units."""
+    """Number n units, equally within a block, in the order of the units."""
     first = np.arange(n)
     if len(members):
         sizes = [len(units) for units in members]

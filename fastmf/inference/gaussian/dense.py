@@ -1,7 +1,7 @@
-"""Gaussian sides, and the side of few units, or of any couplings: a full matrix.
+"""Gaussian sides: the base class, and the side with a full matrix, for few units or couplings.
 
-With P the couplings, h their linear term and sites (t1, t2), A = P + diag(t2) has the Cholesky
-factor L, and
+With the quadratic form P, its linear term h, sites (t1, t2) and the Cholesky factor L of
+A = P + diag(t2),
 
     covariance A^-1,  mean A^-1 (h + t1),  log-partition constant + (h + t1)'mean / 2 - sum ln L_ii
 """
@@ -15,14 +15,14 @@ from fastmf._common.linalg import Cholesky, Gram, cholesky
 
 
 class GaussianMoments(NamedTuple):
-    """Moments of the Gaussian, and the log of its integral, sites and constant included."""
+    """Moments of the Gaussian, and the log of its integral, including sites and constant."""
 
-    marginal: np.ndarray  # means and variances, (2, n_units); under blocks a vector of `Blocks`
+    marginal: np.ndarray  # means and variances, (2, n_units); with blocks a vector of `Blocks`
     log_partition: float
 
 
 def with_zeros(rows, n_units):
-    """Rows of the first units, with zeros for all later ones."""
+    """Pad rows of the first units with zeros for all later units."""
     if rows.shape[1] == n_units:
         return rows
     return np.concatenate([rows, np.zeros((len(rows), n_units - rows.shape[1]))], axis=1)
@@ -31,31 +31,31 @@ def with_zeros(rows, n_units):
 class GaussianSide:
     """A quadratic form that couples units; subclasses define its inverse with sites, `_inverse`."""
 
-    # Added to the log-partition: where it is large, so is the rounding error.
+    # Added to the log-partition; a large constant means a large rounding error.
     constant = 0.0
 
     def dense(self):
-        """The same Gaussian side with a full matrix of couplings."""
+        """Return the Gaussian side with a full matrix of couplings."""
         raise NotImplementedError
 
     def _inverse(self, precision):
-        """A^-1 with sites of these precisions; LinAlgError if A is not positive definite."""
+        """Return A^-1 with these site precisions; LinAlgError if A is not positive definite."""
         raise NotImplementedError
 
     def inverse(self, precision):
-        """A^-1 with sites of these precisions; None if A is not positive definite."""
+        """Return A^-1 with these site precisions; None if A is not positive definite."""
         try:
             return self._inverse(precision)
         except LinAlgError:
             return None
 
     def moments(self, site):
-        """Moments and log-partition with these sites; None if A is not positive definite."""
+        """Compute moments and log-partition with sites; None if A is not positive definite."""
         inverse = self.inverse(site[1])
         return None if inverse is None else inverse.moments(site[0])
 
     def covariance(self, site, units=slice(None)):
-        """The covariance of some units with these sites; None if A is not positive definite."""
+        """Compute the covariance of some units with sites; None if A is not positive definite."""
         inverse = self.inverse(site[1])
         return None if inverse is None else inverse.covariance(units)
 
@@ -69,18 +69,18 @@ class Dense(GaussianSide):
 
     @classmethod
     def of_regression(cls, X, y, noise_variance, gram=None):
-        """The Gaussian side of a linear model, with matrices of units; `gram` is X'X, if known."""
+        """Make the Gaussian side of a linear model; `gram` is X'X, if known."""
         gram = Gram(X).matrix() if gram is None else gram
         X = X.astype(np.float64, copy=False)
         constant = y @ y / noise_variance + len(y) * np.log(2 * np.pi * noise_variance)
         return cls(gram / noise_variance, X.T @ y / noise_variance, -constant / 2)
 
     def dense(self):
-        """Itself."""
+        """Return the side itself."""
         return self
 
     def tilted(self, tilt):
-        """The same with a tilt exp(b w - a w^2 / 2) of each unit, (b, a), from outside."""
+        """Add an external tilt exp(b w - a w^2 / 2) of each unit, given as (b, a)."""
         precision = self.precision + np.diag(tilt[1]) if tilt[1].any() else self.precision
         return Dense(precision, self.field + tilt[0], self.constant)
 
@@ -97,7 +97,7 @@ class DenseInverse(NamedTuple):
     factor: Cholesky
 
     def moments(self, linear):
-        """Means, variances and log-partition with sites of these linear coefficients."""
+        """Compute means, variances and log-partition with these linear site coefficients."""
         return self._moments(linear, self.factor.inverse_lower().diagonal())
 
     def _moments(self, linear, var):
@@ -108,21 +108,21 @@ class DenseInverse(NamedTuple):
         return GaussianMoments(np.stack([mean, var]), log_partition)
 
     def moments_and_covariances(self, linear, blocks):
-        """The moments, and the covariances of blocks of units, few elements of the inverse."""
+        """Compute the moments, and the covariances of blocks of units, a part of the inverse."""
         columns = self.factor.inverse_factor().T  # A^-1 = W'W
         moments = self._moments(linear, np.einsum("ij,ij->i", columns, columns))
         of_blocks = (columns[units] for units in blocks)
         return moments, [W @ np.swapaxes(W, 1, 2) for W in of_blocks]
 
     def solve(self, right):
-        """The product with a vector or matrix."""
+        """Multiply by a vector or matrix."""
         return self.factor.solve(right)
 
     def covariance(self, units):
-        """The covariance of some units."""
+        """Return the covariance of some units."""
         return self.factor.inverse()[units][:, units]
 
     def variance_along(self, rows):
-        """Variances of r'w for every row r of a matrix, of all or of the first units."""
+        """Compute variances of r'w for the rows r of a matrix, of all or of the first units."""
         rows = with_zeros(rows, self.side.n_units)
         return np.einsum("ij,ji->i", rows, self.solve(rows.T))

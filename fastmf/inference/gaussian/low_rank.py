@@ -18,11 +18,11 @@ from fastmf.inference.gaussian.dense import Dense, GaussianMoments, GaussianSide
 from fastmf.kernels.ep.linear_model import whitened_columns
 from fastmf.kernels.linear.product import product_address
 
-# Entries of X that are converted to double precision at a time.
+# Number of entries of X that are converted to double precision at a time.
 ENTRIES_AT_A_TIME = 1 << 16
-# Largest number of parts of the columns whose products are summed separately, by that many threads.
+# Largest number of parts of the columns whose products are summed separately, and of threads.
 MAX_PARTS = 8
-# A site has low precision (see `LowRank`) below this fraction of the precision of the data.
+# Fraction of the precision of the data below which a site has low precision: see `LowRank`.
 LOW_PRECISION = 1e-6
 
 
@@ -30,14 +30,14 @@ class LowRank(GaussianSide):
     """A linear model with fewer rows than units, by the Woodbury identity: O(n_units n_rows^2).
 
     Sites with t2 < floor, a millionth of the precision x'x / s2 of the data, would make B
-    ill-conditioned, or indefinite if negative. Their t2 is replaced by a proper precision p and
-    corrected by a second update of rank k, their number:
+    ill-conditioned, or indefinite if negative. Their t2 is replaced by a proper precision p, which
+    is corrected by a second update, whose rank k is the number of these sites:
 
         A^-1 = A0^-1 + C S^-1 C',  C = columns of A0^-1,  S = 1 / (p - t2) - (A0^-1)_kk
 
-    so that A is positive definite if and only if S is. Memory: X as it is, in single or double
-    precision, matrices of n_rows by n_rows (no more numbers than X, and no more than ten of them),
-    and a few vectors of length n_units.
+    so that A is positive definite if and only if S is. Memory: X without a copy, in single or
+    double precision, at most ten matrices of n_rows by n_rows (together not larger than X), and a
+    few vectors of length n_units.
     """
 
     def __init__(self, X, y, noise_variance, n_threads=None):
@@ -47,12 +47,12 @@ class LowRank(GaussianSide):
         self.floor = LOW_PRECISION * self._prepared_squares() / noise_variance
 
     def _prepared_squares(self):
-        """Sums of squares of the columns, and chunks of these."""
+        """Divide the columns into chunks, and return their sums of squares."""
         X, width = self.X, max(64, 2 * self.n_rows, ENTRIES_AT_A_TIME // self.n_rows // 64 * 64)
         bounds = [*range(0, self.n_units, width), self.n_units]
         self.chunks = [slice(*ends) for ends in pairwise(bounds)]
         self._workspace = np.empty((self.n_rows, width))
-        # The number of sums does not depend on the number of threads, nor does the result.
+        # The number of sums does not depend on the number of threads, so that results do not.
         self.n_parts = min(MAX_PARTS, self.n_units // (4 * self.n_rows) + 1)
         squares = np.empty(self.n_units)
         for units in self.chunks:
@@ -61,17 +61,17 @@ class LowRank(GaussianSide):
         return squares
 
     def dense(self):
-        """The same Gaussian side with a matrix of units."""
+        """Return the Gaussian side with a full matrix."""
         return Dense.of_regression(self.X, self.y, self.noise_variance)
 
     def chunk(self, units):
-        """Some columns of X in double precision."""
+        """Convert some columns of X to double precision."""
         columns = self._workspace[:, : units.stop - units.start]
         np.copyto(columns, self.X[:, units])
         return columns
 
     def data_covariance(self, precision):
-        """B, for sites of positive precisions."""
+        """Compute B for sites of positive precisions."""
         n, d, scale = self.n_rows, self.n_units, 1 / np.sqrt(precision)
         sums = np.zeros((self.n_parts, n, n))
 
@@ -87,7 +87,7 @@ class LowRank(GaussianSide):
         return B
 
     def whitened_columns(self, whiten, directions, z, offset):
-        """Sums of squares of the whitened columns of X, and their products with z.
+        """Compute sums of squares of the whitened columns of X, and their products with z.
 
         See `fastmf.kernels.ep.linear_model.whitened_columns`.
         """
@@ -102,13 +102,13 @@ class LowRank(GaussianSide):
         return out
 
     def predict(self, w):
-        """X w, in double precision, without a copy of X."""
+        """Compute X w in double precision, without a copy of X."""
         if self.X.dtype == np.float64:
             return self.X @ w
         return sum(self.chunk(units) @ w[units] for units in self.chunks)
 
     def project(self, residual):
-        """X' residual, in double precision, without a copy of X."""
+        """Compute X' residual in double precision, without a copy of X."""
         if self.X.dtype == np.float64:
             return self.X.T @ residual
         return np.concatenate([residual @ self.chunk(units) for units in self.chunks])
@@ -128,7 +128,7 @@ class LowRank(GaussianSide):
         return LowRankInverse(self, proper, whiten, half_log_determinant, correction)
 
     def _correction(self, units, p, t2, whiten):
-        """The correction for units of precision t2 where p is in the first inverse."""
+        """Compute the correction for units of precision t2 that have p in the first inverse."""
         columns = np.asarray(self.X[:, units], np.float64, order="F")
         columns = dtrmm(1.0, whiten.T, columns, trans_a=1) / p
         inverse = -columns.T @ columns
@@ -152,9 +152,9 @@ class Correction(NamedTuple):
     units: np.ndarray  # int, (k,)
     columns: np.ndarray  # (n_rows, k), their columns of X, whitened, over their precisions
     whiten: np.ndarray  # (k, k), inverse Cholesky factor of S
-    directions: np.ndarray  # (k, n_rows), products with the columns of X are subtracted
+    directions: np.ndarray  # (k, n_rows), whose products with columns of X are subtracted
     inverse: np.ndarray  # (k, k), the block of A0^-1
-    log_partition: float  # its part
+    log_partition: float  # contribution to the log-partition
 
 
 class LowRankInverse(NamedTuple):
@@ -167,7 +167,7 @@ class LowRankInverse(NamedTuple):
     correction: Correction | None  # for the sites of low precision
 
     def _solution(self, linear):
-        """Means D linear, what V and H add to them, and the log-partition."""
+        """Return means D linear, the vectors z and offset of V and H, and the log-partition."""
         side, low = self.side, self.correction
         mean, offset = linear / self.precision, np.empty(0)
         z = self.whiten @ (side.y - side.predict(mean))
@@ -180,7 +180,7 @@ class LowRankInverse(NamedTuple):
         return mean, z, offset, log_partition
 
     def moments(self, linear):
-        """Means, variances and log-partition with sites of these linear coefficients."""
+        """Compute means, variances and log-partition with these linear site coefficients."""
         mean, z, offset, log_partition = self._solution(linear)
         side, variance, low = self.side, 1 / self.precision, self.correction
         directions = np.empty((0, side.n_rows)) if low is None else low.directions
@@ -197,7 +197,7 @@ class LowRankInverse(NamedTuple):
         return GaussianMoments(marginal, log_partition)
 
     def moments_and_covariances(self, linear, blocks):
-        """The moments, and the covariances of blocks of units; single units are blocks of one."""
+        """Compute moments, and covariances of blocks of units; single units are blocks of one."""
         mean, z, offset, log_partition = self._solution(linear)
         single = np.ones(len(mean), bool)
         for units in blocks:
@@ -216,7 +216,7 @@ class LowRankInverse(NamedTuple):
         return GaussianMoments(np.stack([mean, var]), log_partition), covariances[:-1]
 
     def solve(self, right):
-        """The product with a vector."""
+        """Multiply by a vector."""
         solution, low = self._solve_proper(right), self.correction
         if low is not None:
             change = np.zeros(len(right))
@@ -225,18 +225,18 @@ class LowRankInverse(NamedTuple):
         return solution
 
     def _solve_proper(self, right):
-        """The product of the first inverse with a vector."""
+        """Multiply the first inverse by a vector."""
         whitened = self.whiten @ self.side.predict(right / self.precision)
         residual = whitened @ self.whiten
         return (right - self.side.project(residual)) / self.precision
 
     def covariance(self, units):
-        """The covariance of some units."""
+        """Return the covariance of some units."""
         units = np.arange(self.side.n_units)[None, units]
         return self._covariances(units, *self._halves(units))[0]
 
     def _halves(self, units):
-        """The rows of V = D X' L and H = C M of blocks of units; B^-1 = L L' and S^-1 = M M'."""
+        """Return rows of V = D X' L and H = C M for blocks of units; B^-1 = L L', S^-1 = M M'."""
         low, precision = self.correction, self.precision[units][..., None]
         columns = np.asarray(self.side.X[:, units.ravel()], np.float64, order="F")
         columns = dtrmm(1.0, self.whiten.T, columns, trans_a=1, overwrite_b=1)
@@ -248,13 +248,13 @@ class LowRankInverse(NamedTuple):
         return V, (alike - V @ low.columns) @ low.whiten.T
 
     def _covariances(self, units, V, H):
-        """The covariances of blocks of units of one size."""
+        """Return the covariances of blocks of units of one size."""
         covariance = H @ np.swapaxes(H, 1, 2) - V @ np.swapaxes(V, 1, 2)
         np.einsum("kii->ki", covariance)[:] += 1 / self.precision[units]
         return covariance
 
     def variance_along(self, rows):
-        """Variances of r'w for every row r of a matrix, of all or of the first units."""
+        """Compute variances of r'w for the rows r of a matrix, of all or of the first units."""
         rows = with_zeros(rows, self.side.n_units)
         scaled, low = rows / self.precision, self.correction
         whitened = self.whiten @ (self.side.X @ scaled.T)
@@ -266,18 +266,18 @@ class LowRankInverse(NamedTuple):
 
 
 class StoredLowRank(LowRank):
-    """`LowRank` of `StoredColumns`: the same sums, over columns that are converted in between."""
+    """`LowRank` of `StoredColumns`: the same sums, over chunks of converted columns."""
 
     def _prepared_squares(self):
         self.chunks, self.n_parts = self.X.chunks(), 1  # several sums may take more memory than X
         return self.X.squares()
 
     def chunk(self, units):
-        """Some columns of X in double precision."""
+        """Convert some columns of X to double precision."""
         return self.X[:, units]
 
     def whitened_columns(self, whiten, directions, z, offset):
-        """Sums of squares of the whitened columns of X, and their products with z."""
+        """Compute sums of squares of the whitened columns of X, and their products with z."""
         out = np.empty((2, self.n_units))
         for units in self.chunks:
             columns = self.chunk(units)

@@ -1,8 +1,8 @@
 """The layout of a model for kernels: packed layers, order of updates, one array of all units.
 
-Groups of states and sparse couplings have layouts for kernels of their own. `layout_of` makes the
-layout of a model once. Starts, external tilts, records and results of all mean-field solvers are
-arrays in its order of the units.
+Models with groups of states, or with sparse couplings, have other layouts, and kernels for these.
+`layout_of` caches the layout of a model. Starts, external tilts, records and results of all
+mean-field solvers are arrays with the units in the order of the layout.
 """
 
 import threading
@@ -51,10 +51,10 @@ from fastmf.priors._queries import bounds
 from fastmf.priors._values import refuse_clamped
 
 # Panels of one block: enough to make the overhead of a block small, few enough to stay in the
-# cache. In a machine coupled to itself all units of a block are updated from the same old values.
+# cache. In a fully visible machine a block has SWEEP_UNITS units, updated from the same old values.
 BLOCK_PANELS = 8
 SWEEP_UNITS = 48
-# Rows whose state a worker's cache holds.
+# Number of rows whose state fits into the cache of a worker.
 MAX_WORKER_ROWS = 52
 
 
@@ -76,9 +76,9 @@ class Layout:
         Of each layer.
     """
 
-    # Whether there are groups of states, and the numbers for each row that only these need.
+    # Kind of the layout, and numbers that only groups of states need: see `GroupedLayout`.
     grouped = sparse = False
-    # The layers as Gibbs sampling takes them, once asked for.
+    # The layers as arrays for Gibbs sampling, made on first use.
     sampled = None
     n_group_fields = n_own_fields = 0
     max_worker_rows = MAX_WORKER_ROWS
@@ -124,16 +124,16 @@ class Layout:
         self.blocks = np.array(blocks, dtype=np.int64)
 
     def set_units(self, priors):
-        """Take over other units."""
+        """Replace the priors of the units."""
         layers = zip(self.layers.of_model, priors, strict=True)
         self.layers = Layers([la._replace(prior=precomputed(prior)) for la, prior in layers])
         self.sampled = None
 
     def fill(self, model):
-        """Fill in the couplings of a layered model, but not its units."""
+        """Copy the couplings of a layered model into the packed arrays; priors are unchanged."""
         layers = self.layers.of_model
         for k, weights in enumerate(model.couplings):
-            # A layer's sources are the units of the layer below, and after them of that above.
+            # The sources of a layer are the units of the layer below, then of the layer above.
             begin = layers[k - 1].n_units if k > 0 else 0
             fill_panels(weights, layers[k + 1].couplings[:, : len(weights)])
             fill_panels(weights.T, layers[k].couplings[:, begin : begin + weights.shape[1]])
@@ -152,7 +152,7 @@ class Layout:
 
     @computed_once
     def copies(self):
-        """Of an RBM, the packed couplings and squares of the layer above and of the layer below."""
+        """Packed couplings and squares of the upper and of the lower layer of an RBM."""
         return tuple((la.couplings, la.squares) for la in self.layers.of_model[::-1])
 
     def join(self, parts, joined):
@@ -163,17 +163,17 @@ class Layout:
         return joined
 
     def split(self, joined):
-        """The arrays of the layers; of a model with one layer, the array itself."""
+        """Return the arrays of the layers; for a model with one layer, the array itself."""
         if len(self.bounds) == 1:
             return joined
         return tuple(joined[..., units] for units in self.bounds)
 
 
 def chain_of(model):
-    """First unit of each layer, first one that it is coupled to, and its couplings to those.
+    """Return the first unit of each layer, its first neighbour, and its couplings to neighbours.
 
-    Even layers are stored before odd ones. So the neighbours of a layer are contiguous, and one
-    product is enough for both of them.
+    Even layers are stored before odd ones, so that both neighbours of a layer are contiguous and
+    need one product.
     """
     weights, starts = model.couplings, [units.start for units in model.bounds]
     sources, couplings = [starts[abs(k - 1)] for k in range(len(starts))], []
@@ -184,7 +184,7 @@ def chain_of(model):
 
 
 def _powers(couplings, order):
-    """Packed couplings, their squares and their cubes, as far as they are needed."""
+    """Pack couplings, and their squares and cubes if `order` needs them."""
     first = pack(couplings)
     none = np.zeros((0, *first.shape[1:]), first.dtype)
     squares = _memory_for(couplings) if order >= 2 else none
@@ -194,10 +194,10 @@ def _powers(couplings, order):
 
 
 def _fill_powers(couplings, squares, cubes):
-    """Compute the powers for which there is memory."""
+    """Compute the powers whose arrays are not empty."""
     if not len(squares):
         return
-    with np.errstate(over="ignore"):  # rows that meet an infinity say that they have diverged
+    with np.errstate(over="ignore"):  # rows with infinite values are reported as diverged
         np.multiply(couplings, couplings, out=squares)
         if len(cubes):
             np.multiply(squares, couplings, out=cubes)
@@ -213,14 +213,14 @@ def _pieces(layer, step):
 
 
 def rows_per_worker(n_rows, n_workers, max_rows=MAX_WORKER_ROWS):
-    """Number of rows that each worker iterates at a time, so that the last round is full too.
+    """Return how many rows a worker iterates at a time, such that the last round is full, too.
 
-    With a few sweeps each, as in learning, all rows of a round end together; with few rounds, a
-    tile of rows too many in each leaves no rows for the last worker.
+    In learning all rows take the same few sweeps, and a round ends for all at once: with few
+    rounds, one tile of rows too many in each would leave no rows for the last worker.
     """
     each = -(-n_rows // max(n_workers, 1))
-    # Two rounds at least: the rows of the second one are taken by the threads that are free first.
-    # But each round reads all couplings, and fewer rows than a few tiles wait for these.
+    # At least two rounds, so that threads that finish early take rows of the second one. But each
+    # round reads all couplings, which dominates the time of less than a few tiles of rows.
     n_rounds = max(-(-each // max_rows), min(2, n_workers, each // (2 * TILE_ROWS)), 1)
     multiple = TILE_ROWS if n_rounds > 4 else 2
     return min(each, -(-each // n_rounds // multiple) * multiple)
@@ -232,8 +232,8 @@ def rows_per_worker(n_rows, n_workers, max_rows=MAX_WORKER_ROWS):
 class GroupedLayout(Layout):
     """A model with groups of states as the arrays that kernels take.
 
-    The couplings to each group are packed by themselves. A block of a sweep is a range of targets:
-    groups, and runs of other units.
+    The couplings to each group are packed separately. A block of a sweep is a range of targets:
+    groups, and runs of units outside groups.
 
     Attributes
     ----------
@@ -242,9 +242,9 @@ class GroupedLayout(Layout):
     source : list of int
         Position of the first unit that each layer is coupled to.
     n_group_fields : int
-        Numbers for each row that the update of a block keeps or needs: see `ActiveRows`.
+        Numbers stored for each row for the update of a block: see `ActiveRows`.
     n_own_fields : int
-        Most fields that a single group has on the units of a layer, whole vectors.
+        Largest number of fields of a single group on the units of a layer, in whole vectors.
     """
 
     grouped = True
@@ -280,13 +280,13 @@ class GroupedLayout(Layout):
             for k, first, last in self.blocks
         ]
         sizes = max(-(-int(end) // width) - int(start) for start, end in ends)
-        # Products fill whole vectors, so that products of the last target may end behind it.
+        # Products fill whole vectors, so that the last one may end behind its target.
         self.max_columns = width * (sizes + 1)
         n_shifted = max(len(matrix) for matrix in self.couplings)
         self.n_group_fields = tables[0].shifted + n_shifted
 
     def _layers(self, tables):
-        """The layers with the priors and the couplings as they are."""
+        """Make the `Layers` of the current priors and couplings."""
         parts = self.priors, self.starts, self.source, self.couplings, tables
         layers = [
             Layer(
@@ -298,7 +298,7 @@ class GroupedLayout(Layout):
         return Layers(layers, tables)
 
     def _targets(self, prior, max_units):
-        """Groups, and runs of other units of at most `max_units`: (first, number, is group)."""
+        """List groups, and runs of at most `max_units` other units: (first, number, is group)."""
         targets, first = [], 0
         for size, is_group in zip(column_sizes(prior), column_is_group(prior), strict=True):
             extends = targets and not (is_group or targets[-1][2]) and targets[-1][1] < max_units
@@ -310,11 +310,11 @@ class GroupedLayout(Layout):
         return targets
 
     def _groups(self, targets, sources, width):
-        """The `Groups` of each layer."""
+        """Make the `Groups` of each layer."""
         out = [_places(of_layer, width // TILE_VECTORS) for of_layer in targets]
         places, sizes = zip(*out, strict=True)
         self.n_own_fields = max(sizes)
-        # Positions of the fields on each layer among the fields of one group of another.
+        # offsets[k][j]: where the fields on layer j begin among the fields of a group of layer k.
         offsets, fields, n_fields = [], [], 0
         for k, of_layer in enumerate(targets):
             coupled = [0] if self._coupled_to_itself else [k - 1, k + 1]
@@ -329,11 +329,11 @@ class GroupedLayout(Layout):
         out = []
         for k, (of_layer, positions) in enumerate(zip(targets, fields, strict=True)):
             panels = np.cumsum([0, *(-(-n // width) for _, n, _ in of_layer)])
-            # Squared couplings are packed together if the units of the layer are updated from the
-            # same values of others.
-            alone = self._coupled_to_itself
+            # Squared couplings of a layer are packed as one matrix, but with the panels of the
+            # targets if it is coupled to itself.
+            by_target = self._coupled_to_itself
             rows = [
-                [first, n, panel, position, panel * width if alone else first, place]
+                [first, n, panel, position, panel * width if by_target else first, place]
                 for (first, n, _), panel, position, place in zip(
                     of_layer, panels[:-1], positions, places[k], strict=True
                 )
@@ -359,7 +359,7 @@ class GroupedLayout(Layout):
         return out
 
     def _packed(self, couplings, targets):
-        """Packed couplings of each target, and their squares."""
+        """Pack the couplings of each target, and their squares."""
         width = panel_width(couplings.dtype)
         n_panels = int(max(targets[:, 2] - (-targets[:, 1] // width), default=0))
         panels = empty_panels(len(couplings), n_panels * width, couplings.dtype)
@@ -368,7 +368,7 @@ class GroupedLayout(Layout):
         none = panels[:0]
         if self._order < 2:
             return panels, none, none
-        with np.errstate(over="ignore"):  # rows that meet an infinity say that they have diverged
+        with np.errstate(over="ignore"):  # rows with infinite values are reported as diverged
             if self._coupled_to_itself:
                 squares = empty_panels(len(couplings), n_panels * width, couplings.dtype)
                 return panels, np.multiply(panels, panels, out=squares), none
@@ -376,10 +376,10 @@ class GroupedLayout(Layout):
 
 
 def _places(targets, lanes):
-    """Where the fields of a group on some targets are, one after another, and their number.
+    """Return the positions of the fields of a group on some targets, and their total number.
 
-    Products fill whole vectors. So groups begin with a vector, and so do runs of other units: parts
-    of these are updated one after another, and what is behind one is overwritten by the next.
+    Products fill whole vectors, so that groups and runs of other units begin at whole vectors. The
+    targets of a run are updated in order: each overwrites the excess of the one before.
     """
     places, end, after_group = [], 0, True
     for _, n, is_group in targets:
@@ -391,11 +391,11 @@ def _places(targets, lanes):
 
 
 def _sources(columns):
-    """The table of sources of (first, number, fields of a group or -1, place), in order."""
+    """Make the table of sources from columns (first, number, fields of a group or -1, place)."""
     table, in_run = [], None
     for first, n, fields, place in sorted(columns):
         kind = SCALARS if fields == -1 else GROUP_RUN
-        # Units of two layers are not one run if their places are apart.
+        # Units of two layers form one run only if their places are contiguous.
         apart = in_run is None or (kind == SCALARS and place != in_run[4] + in_run[1])
         if apart or in_run[2] != kind:
             in_run = [first, 0, kind, -1, place]
@@ -407,7 +407,7 @@ def _sources(columns):
 
 
 def _blocks(n_targets, one_by_one):
-    """One sweep: layer, first and last target of each block; odd layers before even ones."""
+    """List the blocks of a sweep, (layer, first target, end of targets), odd layers first."""
     order = [*range(len(n_targets))[1::2], *range(len(n_targets))[::2]]
     if not one_by_one:
         return np.array([[k, 0, n_targets[k]] for k in order if n_targets[k]], np.int64)
@@ -419,7 +419,7 @@ def _blocks(n_targets, one_by_one):
 
 
 class _Latest(threading.local):
-    """The last layouts that a thread asked for, with their models, by kind of model and options."""
+    """The latest layouts of a thread, with their models, by type of model and options."""
 
     def __init__(self):
         self.entries = {}
@@ -429,7 +429,7 @@ _latest = _Latest()
 
 
 def layout_of(model, order, schedule):
-    """The layout of a model, kept until others are asked for: its parameters do not change."""
+    """Return the layout of a model; the latest ones are cached, as models do not change."""
     if order == 3 and not all(map(has_third_cumulant, model.layers)):
         raise ValueError(
             "order=3 needs binary units (Bernoulli or Ising) in every layer: use order=2 for units "
@@ -440,9 +440,9 @@ def layout_of(model, order, schedule):
     if reference and reference() is model:
         return layout
     layout = _kind_of(model)(model, order, schedule)
-    if not layout.sparse:  # whose units are in another order
+    if not layout.sparse:  # a sparse layout has reordered units
         layout.priors = model.layers
-    # Two, since learning alternates between a deep machine and its hidden layers.
+    # Cache two: learning alternates between a deep machine and its hidden layers.
     _latest.entries.pop(key, None)
     entries = [*_latest.entries.items(), (key, (weakref.ref(model), layout))]
     _latest.entries = dict(entries[-2:])
@@ -450,9 +450,9 @@ def layout_of(model, order, schedule):
 
 
 def handed_over(layout, model, in_place):
-    """Assign a layout, which has a model's couplings, to the model after a step of learning.
+    """Make a layout that has the couplings of `model` its cached layout, after a learning step.
 
-    It has the parameters of the units already if these moved in place.
+    If the parameters of the units were changed `in_place`, the layout has them already.
     """
     if not in_place:
         layout.set_units(model.layers)
@@ -462,7 +462,7 @@ def handed_over(layout, model, in_place):
 
 
 def layout_of_checks(model):
-    """A layout whose units are in the order of `model.bipartite()`, or of a fully visible model."""
+    """Return a layout whose units are in the order of `model.bipartite()`, or of the one layer."""
     check_machine(model)
     schedule = "sequential" if is_sparse(model.couplings) else "blocked"
     return layout_of(model, 1, schedule)
@@ -475,7 +475,7 @@ def _kind_of(model):
 
 
 def record_from(state, max_iter, history):
-    """A record of rows that start from `state`, (4, n_rows, n_units), which is changed in place."""
+    """Make the record of rows that start from `state`, (4, n_rows, n_units), changed in place."""
     n_rows = state.shape[1]
     return MeanFieldRecord(
         state=state,
@@ -487,7 +487,7 @@ def record_from(state, max_iter, history):
 
 
 def start_and_tilt(model, layout, init, field, precision, clamp):
-    """Starting state, external tilt, and number of rows (None without rows)."""
+    """Return the starting state, the external tilt, and the number of rows (None without rows)."""
     none = [None] * len(layout.bounds)
 
     def arrays(name, value):
@@ -533,7 +533,7 @@ def start_and_tilt(model, layout, init, field, precision, clamp):
 
 
 def _clamped(priors, mean, values, grouped):
-    """Which units are clamped, by layer; their values replace starting means."""
+    """Return masks of clamped units, by layer, and set their starting means to their values."""
     masks = list(values)
     for k, (prior, part) in enumerate(zip(priors, values, strict=True)):
         if part is None:
@@ -549,7 +549,7 @@ def _clamped(priors, mean, values, grouped):
 
 
 def drawn_starts(model, n_rows, rng):
-    """Samples of the uncoupled units of the first layer."""
+    """Sample the uncoupled units of the first layer."""
     first, dtype = model.layers[0], model.dtype
     shape = (n_rows, n_units(first))
     draws = sample(first, np.zeros(shape, dtype), np.zeros(shape, dtype), check.generator(rng))
@@ -557,7 +557,7 @@ def drawn_starts(model, n_rows, rng):
 
 
 def _highest(prior, dtype):
-    """The largest value of each unit, the last state of each group."""
+    """Return the largest value of each unit, the last state of each group."""
     largest, last = np.zeros(n_units(prior)), np.cumsum(column_sizes(prior)) - 1
     largest[last] = bounds(prior)[1][last]
     if not np.isfinite(largest).all():
@@ -566,7 +566,7 @@ def _highest(prior, dtype):
 
 
 def _start(model, init, arrays):
-    """Lists of starting means and variances, one entry per layer."""
+    """Return lists of starting means and variances, one entry per layer."""
     if isinstance(init, str):
         check.one_of("init", init, ("up",))
         return [_highest(p, model.dtype) for p in model.layers], [None] * len(model.layers)
@@ -583,7 +583,7 @@ def _start(model, init, arrays):
 
 
 def _uncoupled_where_missing(prior, mean):
-    """Starting means, where groups without a label have the means of the uncoupled ones."""
+    """Replace missing labels of groups, in starting means, by the means of uncoupled groups."""
     if mean is None or not has_groups(prior) or not np.isnan(mean).any():
         return mean
     zero = mean.dtype.type(0)
@@ -592,7 +592,7 @@ def _uncoupled_where_missing(prior, mean):
 
 
 def result(layout, record, log_partition, question, single):
-    """The `FixedPoint` of a record, with its `Question`; the log-partition may be None."""
+    """Make the `FixedPoint` of a record, with its `Question`; the log-partition may be None."""
     rows = 0 if single else slice(None)
     mean, var, b, a = map(layout.split, record.state[:, rows])
     answer = FixedPoint(

@@ -1,8 +1,8 @@
 """The layout of a fully visible machine with sparse couplings, for `kernels.mean_field.tap`.
 
-Columns (units, or groups of states) are coloured so that none is coupled to another of its colour,
-and stored colour by colour: then a sweep updates whole ranges of units, and their sources are about
-as near to each other as in the model.
+Columns (units, or groups of states) are coloured so that columns of one colour are not coupled, and
+stored colour by colour. So a sweep updates contiguous ranges of units, and their sources are about
+as close in memory as in the model.
 """
 
 import numpy as np
@@ -80,7 +80,7 @@ class SparseLayout:
         colour = np.zeros(len(sizes), np.int64)
         if not self.one_by_one:
             colour = colours_of(columns_graph(couplings, sizes) if self.grouped else couplings)
-        # Parts of the prior stay side by side.
+        # The units of one part of the prior stay contiguous.
         columns = np.lexsort((colour, part))
         first = np.cumsum(sizes) - sizes
         starts = np.cumsum(sizes[columns]) - sizes[columns]
@@ -111,7 +111,7 @@ class SparseLayout:
         self.max_sources = int(np.diff(couplings.indptr).max(initial=1)) if self.grouped else 0
 
     def _chunks(self, colour, part, starts, sizes):
-        """The chunks of each colour; one of all units if they are updated one by one."""
+        """List the chunks of each colour; one chunk of all units if they are updated singly."""
         if self.one_by_one:
             return [np.array([[0, self.n_units, 0]])]
         ends = starts + sizes
@@ -141,14 +141,14 @@ class SparseLayout:
         return full
 
     def split(self, full):
-        """The array of the units in the order of the model."""
+        """Return the array with the units in the order of the model."""
         out = np.empty_like(full)
         out[..., self.units] = full
         return out
 
 
 def columns_graph(couplings, sizes):
-    """A csr_array that is not zero where two columns of units are coupled."""
+    """Return a csr_array that is not zero where two columns of units are coupled."""
     members = members_of(sizes, couplings.dtype)
     pattern = scipy.sparse.csr_array(
         (np.ones_like(couplings.data), couplings.indices, couplings.indptr), couplings.shape
@@ -157,14 +157,14 @@ def columns_graph(couplings, sizes):
 
 
 def members_of(sizes, dtype):
-    """Which units belong to which column, csr_array of shape (n_units, n_columns)."""
+    """Return the indicator of the units of each column, csr_array of shape (n_units, n_columns)."""
     n_units, column = int(sizes.sum()), np.repeat(np.arange(len(sizes)), sizes)
     arrays = np.ones(n_units, dtype), column, np.arange(n_units + 1)
     return scipy.sparse.csr_array(arrays, shape=(n_units, len(sizes)))
 
 
 def whole_tables(couplings, sizes):
-    """The couplings with all entries of the tables of coupled columns, zeros included."""
+    """Store all entries of the tables of coupled columns, including zeros."""
     members = members_of(sizes, couplings.dtype)
     full = scipy.sparse.csr_array(members @ columns_graph(couplings, sizes) @ members.T)
     full.sort_indices()
@@ -179,7 +179,7 @@ def whole_tables(couplings, sizes):
 
 
 def colours_of(graph):
-    """Colours 0, 1, ... of the vertices of a graph, a csr_array; neighbours have different ones."""
+    """Colour the vertices of a graph, a csr_array, by 0, 1, ...; neighbours have other colours."""
     starts, neighbours = graph.indptr.astype(np.int64), graph.indices.astype(np.int32)
     degree = int(np.diff(starts).max(initial=0))
     colours = np.full(graph.shape[0], -1)
@@ -189,7 +189,7 @@ def colours_of(graph):
 
 
 def with_units(prior, units):
-    """The prior of the same units in another order, which keeps parts and groups together."""
+    """Reorder the units of a prior; the order must keep parts and groups together."""
     if is_concatenated(prior):
         ends = np.cumsum([n_units(part) for part in prior.parts])
         pieces = zip(prior.parts, np.split(units, ends[:-1]), ends, strict=True)
@@ -199,7 +199,7 @@ def with_units(prior, units):
 
 
 def rows_and_memory(layout, record, settings, n_workers):
-    """The `SparseWork` of the rows of a record, before their first sweep."""
+    """Make the `SparseWork` of the rows of a record, before their first sweep."""
     n_rows, dtype = record.state.shape[1], record.state.dtype
     n_planes = 6 if settings.order == 3 else 5
     state = np.zeros((n_rows, n_planes, 1, layout.n_units), dtype)
@@ -246,7 +246,7 @@ class _SweptRows:
             in_parallel(sweep_chunks, (*arguments, self.tilt, work), n_workers)
 
     def sweep(self, rows):
-        """Status of some rows after one more sweep of them."""
+        """Sweep some rows once more and return their status."""
         work, settings = self.work, self.settings
         self.update(rows)
         before = self.slots[rows].copy()
@@ -276,7 +276,7 @@ class _SweptRows:
         return rows[min(r, len(rows) - 1)]
 
     def _move_on(self, rows):
-        """Move the means of rows with momentum on by a part of their last step."""
+        """Extrapolate the means of rows with momentum by a fraction of their last step."""
         for r in rows[self.slots[rows, MOMENTUM] > 0]:
             state = self.work.state[r, :, 0]
             state[MEAN] += state.dtype.type(self.slots[r, MOMENTUM]) * state[STEP]
@@ -296,7 +296,7 @@ def solve_sparse(layout, record, tilt, settings, n_threads):
 
 
 def measure_sparse(layout, record, tilt, settings, n_threads, values):
-    """Fill in the log-partitions of the rows of a record."""
+    """Write the log-partitions of the rows of a record into `values`."""
     rows = _SweptRows(layout, record, tilt, settings, n_threads)
     rows.update(np.arange(len(values)))
     values[:] = rows.work.measures[:, :, 0, 0, MEASURED].sum(1)

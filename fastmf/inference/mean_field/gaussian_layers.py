@@ -1,7 +1,7 @@
 """TAP of layered machines whose Gaussian units are integrated out: `integrate_gaussians`.
 
-Learning and estimators solve machines with Gaussian units next to bounded ones in this way, for
-rows of starts, external tilts and clamped units of the whole machine.
+Learning and estimators solve machines of Gaussian and bounded units in this way, for rows of
+starts, external tilts and clamped units of all layers.
 """
 
 from functools import partial
@@ -24,9 +24,9 @@ def collapsed_tap(
 ):
     """Solve by `tap`, after Gaussian units are integrated out if all other units are bounded.
 
-    Without `variances` the variances of Gaussian units are 0: they take longer than all the rest
-    where there are many units of both kinds. The schedule of the other units, which are all
-    coupled, and strongly, is "sequential": a block of them would oscillate.
+    Without `variances` the variances of Gaussian units are 0: with many units of both kinds they
+    would take most of the time. The remaining units are all coupled, and strongly, so that their
+    schedule is "sequential": updated in blocks they would oscillate.
     """
     if not model.is_integrated:
         return tap(model, init, field=field, precision=precision, clamp=clamp, **options)
@@ -46,7 +46,7 @@ def collapsed_tap(
 
 
 def averages(model, solutions, order):
-    """Average covariances (n_below, n_above) of layers and x^2 (n_units,) over solutions."""
+    """Average covariances of layers, (n_below, n_above), and x^2, (n_units,), over solutions."""
     mean, var = (
         np.hstack([*part[::2], *part[1::2]]).astype(np.float64)
         for part in (solutions.mean, solutions.var)
@@ -55,10 +55,10 @@ def averages(model, solutions, order):
 
 
 def rest_of_row(model, row):
-    """Integrate Gaussian units of one row out: machine of the other units, its row, and a constant.
+    """Integrate out the Gaussian units of one row: return the remaining machine, row and constant.
 
-    The row has field, precision, mask and values of clamped units. The machine is None if there are
-    no other units or it does not exist; then the constant of the log-partition may be infinite.
+    A row is (field, precision, mask of clamped units, their values). The machine is None if no unit
+    remains or the integral does not exist; then the constant (in log Z) may be infinite.
     """
     field, precision, clamped, values = row
     integrated = IntegratedMachine(model, clamped[0], precision[0].astype(np.float64))
@@ -73,7 +73,7 @@ def rest_of_row(model, row):
 
 
 def _rows_alike(gaussian, tilt):
-    """Rows in which the same Gaussian units are clamped, and their external precisions equal."""
+    """Group the rows with the same clamped Gaussian units and the same external precisions."""
     if len(tilt.clamped) == len(tilt.precision) == 1:
         return [slice(None)]
     keys = np.hstack(np.broadcast_arrays(tilt.clamped[:, gaussian], tilt.precision[:, gaussian]))
@@ -89,7 +89,7 @@ def _solve_alike(model, rows, tilt, options, variances, record, values):
     if clamped[0].any() or precision[0].any():
         integrated = IntegratedMachine(model, clamped[0], precision[0].astype(np.float64))
     x, remaining = run_of(integrated.gaussian), run_of(integrated.rest)
-    fields, alone, constants = _fields_of_rest(integrated, start[0], tilt.field, precision)
+    fields, gaussian_means, constants = _fields_of_rest(integrated, start[0], tilt.field, precision)
     state = np.zeros((4, *start[0].shape), start.dtype)
     state[0], state[2] = start[0], _fields_of_clamped(integrated, start[0])
     machine = integrated.machine
@@ -109,7 +109,7 @@ def _solve_alike(model, rows, tilt, options, variances, record, values):
         for part, of_rest in zip(record[1:], solved[1:], strict=True):
             if len(part):
                 part[rows] = of_rest
-    state[0][:, x] = alone + state[0][:, remaining] @ integrated.means.T
+    state[0][:, x] = gaussian_means + state[0][:, remaining] @ integrated.means.T
     if variances:
         var = integrated.variances(state[0][:, remaining], state[1][:, remaining], options.order)
         state[1][:, x] = var
@@ -121,7 +121,7 @@ def _solve_alike(model, rows, tilt, options, variances, record, values):
 
 
 def _fields_of_clamped(integrated, mean):
-    """Fields of the clamped Gaussian units on all units, one row if there are none."""
+    """Compute the fields of clamped Gaussian units on all units, one row if none is clamped."""
     fixed = integrated.clamped
     if not len(fixed):
         return np.zeros((1, mean.shape[1]))
@@ -129,16 +129,16 @@ def _fields_of_clamped(integrated, mean):
 
 
 def _fields_of_rest(integrated, mean, field, precision):
-    """Return fields of all units, means of the Gaussian ones alone, and their log-partitions.
+    """Return fields of all units, and means and log-partitions of Gaussian units without couplings.
 
-    They have one row where external fields and clamped units are the same in all rows.
+    Arrays have one row if external fields and clamped units are the same in all rows.
     """
     x, remaining, fixed = run_of(integrated.gaussian), run_of(integrated.rest), integrated.clamped
     of_clamped = _fields_of_clamped(integrated, mean)
     fields = field + of_clamped
     fields[:, x] += integrated.fields[x]
-    alone = integrated.times_covariance(fields[:, x])
-    log_partition = np.einsum("ij,ij->i", alone, fields[:, x]) / 2
+    means = integrated.times_covariance(fields[:, x])
+    log_partition = np.einsum("ij,ij->i", means, fields[:, x]) / 2
     log_partition -= integrated.half_log_determinant
     if len(fixed):
         y = mean[:, fixed].astype(np.float64)
@@ -146,13 +146,13 @@ def _fields_of_rest(integrated, mean, field, precision):
         square = (integrated.precisions[fixed] + precision[:, fixed]) * y / 2
         log_partition += ((linear - square) * y).sum(1)
     fields[:, remaining] += fields[:, x] @ integrated.means
-    return fields, alone, log_partition
+    return fields, means, log_partition
 
 
 def _start_of_rest(model, integrated, start, clamped):
-    """Starting state of the other units, (4, n_rows, n_rest).
+    """Return the starting state of the remaining units, (4, n_rows, n_rest).
 
-    Units above data start from their moments given the data, as in the first half of a sweep.
+    Units coupled to data start from their moments given the data, as in the first half of a sweep.
     """
     remaining, machine = integrated.rest, model.bipartite()
     state = np.zeros((4, start.shape[1], len(remaining)), model.dtype)

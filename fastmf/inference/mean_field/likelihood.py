@@ -1,4 +1,4 @@
-"""The log-likelihood of a layered machine, its log-partition, and its hidden layers given data."""
+"""Log-likelihood and log-partition of a layered machine; its hidden layers given data."""
 
 from typing import NamedTuple
 
@@ -19,15 +19,15 @@ ESTIMATES = ("log_sum_exp", "mean")
 
 
 def log_likelihood(model, X, log_partition, **options):
-    """Log-likelihood of each row of data, given the log-partition of the model.
+    """Compute the log-likelihood of each row of data, given the log-partition of the model.
 
     Parameters
     ----------
     model : RBM or DBM
     X : array or SciPy sparse matrix of shape (n_rows, n_visible)
-        Values between the two of a binary unit are probabilities of the upper one, as grey levels
-        and means are; the formula at them is at most the average log-likelihood of rows drawn with
-        these probabilities. Labels of categorical units, or probabilities of their states.
+        Entries between the two values of a binary unit, such as grey levels, are probabilities of
+        the upper value; the result is then at most the average log-likelihood of rows drawn with
+        these probabilities. Categorical units: labels, or probabilities of the states.
     log_partition : float
         Log-partition of the model, for instance from `log_partition_estimate`.
     **options
@@ -37,13 +37,13 @@ def log_likelihood(model, X, log_partition, **options):
     Returns
     -------
     array of shape (n_rows,), float64
-        Nats; -inf for rows outside the support, or with squares beyond the range of numbers.
+        In nats; -inf for rows outside the support, or if their squares overflow.
 
     Raises
     ------
     ValueError, TypeError
-        For arguments of wrong shapes, types or ranges, among them values of a binary unit that are
-        not between its two.
+        For arguments of wrong shapes, types or ranges, such as entries of a binary unit outside the
+        interval of its two values.
 
     Notes
     -----
@@ -62,7 +62,7 @@ def log_likelihood(model, X, log_partition, **options):
     check_layered(model)
     X = _checked_rows(model, X)
     log_partition = number("log_partition", log_partition, -np.inf, np.inf)
-    with np.errstate(over="ignore", invalid="ignore"):  # beyond the range of numbers: -inf
+    with np.errstate(over="ignore", invalid="ignore"):  # overflow gives -inf
         visible = log_prob_of_rows(model.layers[0], X, model.dtype)
         if model.deep:
             hidden = posterior(model, X, **options).solutions.log_partition
@@ -73,7 +73,7 @@ def log_likelihood(model, X, log_partition, **options):
 
 
 def _checked_rows(model, X):
-    """Rows of data, sparse ones as a CSR array, all others as values of all units."""
+    """Check rows of data; return sparse ones as a CSR array, dense ones as values of all units."""
     n_visible = n_units(model.layers[0])
     if not is_sparse(X):
         X = as_states("X", model.layers[0], real_array("X", X))
@@ -91,8 +91,8 @@ def _checked_rows(model, X):
 def log_partition_estimate(solutions, how="log_sum_exp", merge_tol=1e-2, *, model=None, order=2):
     """Estimate the log-partition of a model from its mean-field solutions.
 
-    "log_sum_exp" counts each distinct solution as a phase of its own, and with a model leaves out
-    those without a barrier (`phases`). "mean" averages log-partitions, as Tramel et al. (2018).
+    "log_sum_exp" counts each distinct solution as a phase; with a model, solutions without a
+    barrier between them count once (`phases`). "mean" averages, as Tramel et al. (2018) do.
     """
     if how not in ESTIMATES:
         raise ValueError(
@@ -115,13 +115,13 @@ class Posterior(NamedTuple):
     """Result of `posterior`."""
 
     model: RBM | DBM  # RBM or DBM: the machine without its visible layer
-    # Solutions of that machine, one row for each row of data; `log_partition` is the log of the sum
-    # over hidden states, without the prior of the visible ones.
+    # Solutions of that machine, a row for each row of data; `log_partition` is the log of the sum
+    # over hidden states, without the prior of the visible units.
     solutions: FixedPoint
 
 
 def posterior(model, X, **options):
-    """Mean-field solutions for the hidden layers of a deep machine, given data.
+    """Solve the hidden layers of a deep machine, given data, by mean field.
 
     Tramel et al. (2018), Appendix E: data enter as a field on the first hidden layer; their
     variance is zero, so that they add no Onsager term.

@@ -1,23 +1,23 @@
-"""Certain lower bounds of log-partitions, by which estimates that are too low are found out.
+"""Certified lower bounds of log-partitions, which reveal estimates that are too low.
 
 A product of units q_i ~ prior_i(x) exp(b_i x - p_i x^2 / 2) with means m has, at any tilts b, the
 variational bound of naive mean field
 
     L = sum_i [log Z_i(b_i, p_i) - (b_i - f_i) m_i] + sum_(i,j) J_ij m_i m_j  <=  log Z
 
-for external fields f and precisions p, evaluated in double precision. A clamped unit has
-log prior(x) + f x - p x^2 / 2 in the place of its bracket. The mixture of several such
-products with weights pi_k in proportion to exp(L_k) gives
+for external fields f and precisions p, evaluated in double precision. For a clamped unit, log
+prior(x) + f x - p x^2 / 2 replaces the bracket. The mixture of several such products with weights
+pi_k in proportion to exp(L_k) gives
 
     log sum_k exp(L_k) - H(k | x),   H(k | x) <= 2 log(2) sum_{k < l} sqrt(pi_k pi_l) B_kl,
 
-where B_kl, the sum over states of sqrt(q_k q_l), is known for products of tilted units. So phases
-that do not overlap add up. (For two probabilities this is the known H <= 2 log(2) sqrt(p (1 - p));
-taking one state after the other from the rest gives it for more.) The sum of the weights of some
-distinct states of discrete units is another bound; where one side has few states all of them are
-summed, and the bound is the log-partition.
+where B_kl, the sum over states of sqrt(q_k q_l), has a closed form for products of tilted units.
+So the weights of phases that do not overlap add up. (For two probabilities this is the well-known
+H <= 2 log(2) sqrt(p (1 - p)), and induction over states extends it to more.) The sum of the
+weights of some distinct states of discrete units is another bound; if one side has few states,
+all of them are summed, and the bound is the log-partition.
 
-A product is far from Gaussian units with strong couplings. So these are integrated out, and the
+Products approximate strongly coupled Gaussian units badly. So these are integrated out, and the
 machine of their two-valued neighbours is bounded instead.
 """
 
@@ -39,18 +39,18 @@ from fastmf.priors._groups import column_sizes, has_groups
 from fastmf.priors._protocol import as_dtype, can_sample, has_log_prob, n_units, parts_of, sample
 from fastmf.priors._queries import extreme_starts, is_discrete, number_of_states, two_values
 
-# Rows of each array of starts that are used, solutions among them, and products that are mixed.
+# Maximum number of rows of each array of starts, and twice the maximum number of mixed products.
 MAX_STARTS = 100
-# Limit of states times units of a side whose states are all summed.
+# Maximum of states times units up to which all states of a side are summed.
 MAX_SUMMED_NUMBERS = 2**19
-# Nats by which an estimate may be below the bound, as it is below the truth by errors of its own.
+# Nats by which an estimate may be below the bound, to allow for the error of the estimate.
 MAX_LACKING = 0.5
 # Relative error of sums in double precision.
 SUM_ROUNDING = 64 * np.finfo(np.float64).eps
 
 
 class Sides(NamedTuple):
-    """A machine in double precision as one or two sets of units without couplings inside."""
+    """The two sides of a bipartite machine, or a fully visible one, in double precision."""
 
     # Priors of the units of each side, in the order of the layout: of an RBM visible and hidden
     # ones, of a DBM even and odd layers, and of a fully visible machine all units, coupled to
@@ -77,7 +77,7 @@ def sides_of(model):
 
 
 def naive_bound(sides, b, tilt, values=None):
-    """Return the bounds of rows of tilts b, -inf if not finite, and sizes of their terms."""
+    """Return bounds for rows of tilts b, -inf if not finite, and the sums of absolute terms."""
     b = b.astype(np.float64)
     means, total, size = [], 0.0, 1.0
     for prior, units in zip(sides.priors, sides.slices, strict=True):
@@ -101,27 +101,27 @@ def naive_bound(sides, b, tilt, values=None):
 
 
 def terms_of_units(prior, b, field, precision, clamped, values=None):
-    """Means of the units, and their terms of the bound.
+    """Return the means of units and their terms in the bound.
 
-    With b = field these are the log-partitions of the units.
+    With b = field the terms are the log-partitions of the units.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         mean = prior.moments(b, precision)[0]
-        # One for each group of states.
-        alone = prior.log_partition(b, precision)
+        # A group of states has one log-partition.
+        log_partition = prior.log_partition(b, precision)
         of_units = (field - b) * mean
     if values is not None and clamped.any():
         sizes = column_sizes(prior)
-        alone = np.where(clamped[:, np.cumsum(sizes) - sizes], 0, alone)
+        log_partition = np.where(clamped[:, np.cumsum(sizes) - sizes], 0, log_partition)
         x = mean = np.where(clamped, values, mean)
         of_units = np.where(
             clamped, prior.log_prob(x) + field * x - precision * x * x / 2, of_units
         )
-    return mean, np.hstack([alone, of_units])
+    return mean, np.hstack([log_partition, of_units])
 
 
 def random_starts(model, n_starts, rng):
-    """Random values of the first layer, and in a last row the means of its uncoupled units."""
+    """Draw values of the first layer; add the means of its uncoupled units as the last row."""
     return np.vstack([drawn_starts(model, n_starts, rng), _means(model)])
 
 
@@ -147,10 +147,10 @@ def naive_solutions(solve, model, layout, init, tilt, values, max_iter=1000):
 
 
 def bounded_products(solve, model, starts, tilt, values, max_iter=1000):
-    """Products of units at solutions of naive mean field, and of untilted units in a last row.
+    """Bound log Z by products of units at naive mean-field solutions, and by uncoupled units.
 
-    Returns the solutions, the tilts b of the products in the order of `sides_of`, their bounds, and
-    the sizes of the terms of these.
+    Return the solutions, the tilts b of the products in the order of `sides_of` (the uncoupled
+    units last), their bounds, and the sums of the absolute terms.
     """
     layout, sides = layout_of_checks(model), sides_of(model)
     solved = naive_solutions(solve, model, layout, starts, tilt, values, max_iter)
@@ -163,7 +163,7 @@ def bounded_products(solve, model, starts, tilt, values, max_iter=1000):
 class LowerBound(NamedTuple):
     """Result of `lower_bound`."""
 
-    value: float  # the log-partition is not lower; -inf if nothing is known
+    value: float  # lower bound of the log-partition; -inf if none is known
     # float64 (n_solutions, n_units): tilts of the mean-field solutions, in the order of `sides_of`,
     # largest bound first
     b: np.ndarray
@@ -174,7 +174,7 @@ class LowerBound(NamedTuple):
 
 
 def lower_bound(model, starts=(), rng=0, *, max_iter=200):
-    """Certain lower bound of the log-partition from naive mean field and sums over states."""
+    """Bound the log-partition from below by naive mean field and by sums over states."""
     rng, sides = generator(rng), sides_of(model)
     given = [np.asarray(rows, model.dtype)[:MAX_STARTS] for rows in starts]
     starts = np.vstack([*given, spread_states(model, rng), _means(model)])
@@ -226,13 +226,13 @@ def without_gaussian_units(model):
 
 
 def lacking(estimate, bound, dtype, tolerance=MAX_LACKING):
-    """Nats by which an estimate is below a bound, 0 if errors of its own explain the difference."""
+    """Return the nats by which an estimate is below a bound, 0 if its error explains them."""
     allowed = tolerance + np.finfo(dtype).eps * abs(estimate)
     return bound - estimate if bound - estimate > allowed else 0.0
 
 
 def starts_at(solutions):
-    """Return means of the first units in the distinct solutions of most weight."""
+    """Return the means of the first units in the distinct solutions of largest weight."""
     parts = solutions.mean if isinstance(solutions.mean, tuple) else (solutions.mean,)
     means = np.hstack(parts[::2])
     values = np.round(solutions.log_partition, 2)
@@ -242,12 +242,12 @@ def starts_at(solutions):
 
 
 def _means(model):
-    """Means of the first units, not coupled, as a row."""
+    """Return the means of the uncoupled first units as a row."""
     return model.uncoupled_moments[0][0].astype(model.dtype)
 
 
 def spread_states(model, rng):
-    """Draw states (n_states, n_visible) from all over a machine: of all magnetisations."""
+    """Draw visible states, (n_states, n_visible), of all magnetisations."""
     states = _spread(model.layers[0], rng).astype(model.dtype)
     if len(model.layers) == 1 or not can_sample(model.layers[0]):
         return states
@@ -257,9 +257,9 @@ def spread_states(model, rng):
 
 
 def _spread(prior, rng):
-    """Values of uncoupled units, and of discrete ones with all fractions at the highest value.
+    """Draw values of uncoupled units; add discrete states of all fractions at the highest value.
 
-    Means of a user's units that cannot be sampled.
+    Units that cannot be sampled have their means.
     """
     n = MAX_STARTS // 3
     zeros = np.zeros((n, n_units(prior)))
@@ -277,7 +277,7 @@ def _spread(prior, rng):
 
 
 def mixture_bound(sides, b, bounds):
-    """Mix products of units while that raises the bound; return it and the numbers of the mixed."""
+    """Add products of units to a mixture if its bound rises; return bound and chosen products."""
     if not len(bounds):
         return -np.inf, []
     logs = log_overlaps(sides, b)
@@ -290,9 +290,9 @@ def mixture_bound(sides, b, bounds):
 
 
 def _components(b, bounds):
-    """Positions of products whose bounds or tilts differ, roughly, in order.
+    """Return positions of products whose rounded bounds or tilts differ, in order.
 
-    Products whose weight rounding hides are left out.
+    Products whose weight is below rounding are left out.
     """
     near = bounds[bounds > bounds.max(initial=-np.inf) + np.log(SUM_ROUNDING)]
     along = np.tanh(b[: len(near)]) @ np.cos(np.arange(b.shape[1]))
@@ -301,7 +301,7 @@ def _components(b, bounds):
 
 
 def _value_of_mixture(bounds, logs, chosen):
-    """Bound of the mixture of some products."""
+    """Return the bound of the mixture of some products."""
     total = np.logaddexp.reduce(bounds[chosen])
     half = (bounds[chosen] - total) / 2
     terms = np.exp(half[:, None] + half + logs[np.ix_(chosen, chosen)])
@@ -322,7 +322,7 @@ def log_overlaps(sides, b):
 
 
 def _sums_over_states(sides, b, rng):
-    """Log of the sum of the weights of all states of a side, or by side of some of them."""
+    """Yield the log of the sum of weights of all states of one side, or of samples of each side."""
     counts = [number_of_states(prior) for prior in sides.priors]
     if min(counts) * b.shape[1] <= MAX_SUMMED_NUMBERS:
         k = int(np.argmin(counts))
@@ -340,13 +340,13 @@ def _sums_over_states(sides, b, rng):
 
 
 def _distinct_states(x):
-    """Each row once."""
+    """Return the distinct rows."""
     x = x + 0.0  # no -0, whose bytes differ
     return x[list({row.tobytes(): k for k, row in enumerate(x)}.values())]
 
 
 def log_sum_of_weights(sides, k, x):
-    """Log of the sum of the weights of distinct states of a side, the other one summed."""
+    """Return the log of the sum of weights of distinct states of a side, summed over the other."""
     of_units = sides.priors[k].log_prob(x)
     fields = x @ (sides.couplings.T if k else sides.couplings)
     if len(sides.priors) == 1:

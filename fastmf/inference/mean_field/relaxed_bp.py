@@ -57,7 +57,7 @@ def relaxed_bp(
         included: see the notes of `FixedPoint`.
     max_iter : int, default 1000
     history : bool, default False
-        Keep the residual of every sweep.
+        Store the residual of every sweep.
     n_threads : int, optional
         Default: Numba's number of threads. Results do not depend on it.
 
@@ -128,7 +128,7 @@ def relaxed_bp(
 
 
 def _layer_views(model):
-    """The layers in the order of their updates in a sweep."""
+    """Return the layers in the order in which a sweep updates them."""
     if isinstance(model, Layered):
         # The layout of a DBM has the order of this RBM's: even layers, then odd ones.
         model = model.bipartite()

@@ -1,8 +1,7 @@
-"""The distinct mean-field solutions of a model, which starts lead to which, and their mixture.
+"""The distinct mean-field solutions of a model, the starts that lead to each, and their mixture.
 
-Solutions are phases of their own where there is a barrier between them: the mean-field
-log-partition (minus the free energy) is evaluated on a line of tilts of the units.
-`fastmf.kernels.mean_field.units` measures it at given means and variances.
+Two solutions are separate phases if there is a barrier between them: `phases` evaluates the
+mean-field log-partition (minus the free energy) on the line between the tilts of both.
 """
 
 from functools import partial
@@ -31,7 +30,7 @@ from fastmf.models.layered import Layered
 from fastmf.priors._groups import column_is_group, column_sizes, groups, has_groups
 from fastmf.priors._queries import extreme_starts, has_many_values
 
-# Single units, and averages of units, by which rows are compared first.
+# Number of single units, and of averages over ranges of units, in the keys of `merge`.
 KEY_UNITS = 8
 # Points of the line between two solutions at which the log-partition is evaluated; the scale of
 # barriers, in nats; the smallest log-weight, relative to the largest, of solutions with barriers.
@@ -50,7 +49,7 @@ class Solutions(NamedTuple):
     free_energy, log_partition : array of shape (n_solutions,)
     converged : array of shape (n_solutions,)
     members : array of shape (n_starts,)
-        For each start the index of the solution that it reached, -1 if none that is here.
+        For each start the index of the solution that it reached, -1 if it reached none of them.
     fixed_points : FixedPoint, optional
         The solver's results, a row for each solution, from which `reliable` and `message` are read.
 
@@ -78,7 +77,7 @@ class Solutions(NamedTuple):
     def reliable(self):
         """Whether each solution passes the checks of its solver, or None: see `FixedPoint`.
 
-        A solution is judged as a solution, whatever its weight.
+        A solution is checked as one of several, whatever its weight.
         """
         return None if self.fixed_points is None else self.fixed_points.reliable
 
@@ -94,7 +93,7 @@ class Solutions(NamedTuple):
 
     @property
     def weights(self):
-        """Probability of each solution as a phase of its own: exp(log_partition), normalised.
+        """Probability of each solution as a separate phase: exp(log_partition), normalised.
 
         Zeros if no log-partition is finite.
         """
@@ -118,7 +117,7 @@ class Solutions(NamedTuple):
 
 
 def distinct_solutions(reached, merge_tol=1e-2, usable=None):
-    """Select the distinct fixed points, of the `usable` rows alone if given; None if none is."""
+    """Select the distinct fixed points among all, or the `usable`, rows; None without any."""
     members = np.full(len(reached.log_partition), -1)
     rows_used = slice(None)
     if usable is not None:
@@ -141,14 +140,14 @@ def distinct_solutions(reached, merge_tol=1e-2, usable=None):
 
 
 def distinct(reached, merge_tol=1e-2):
-    """Indices of the distinct ones among fixed points, largest log-partition first."""
+    """Return the rows of distinct fixed points, largest log-partition first, and all members."""
     order = np.argsort(-np.asarray(reached.log_partition), kind="stable")
     means, var = (
         part[0] if isinstance(part, tuple) else part for part in (reached.mean, reached.var)
     )
     rows, members = merge(means, order, merge_tol)
-    # The variance of units of two values follows from the mean; of units symmetric about zero all
-    # solutions may have the same means.
+    # The mean of a two-valued unit determines its variance. Solutions with other units, such as
+    # those symmetric about zero, may have equal means and different variances.
     scaled = np.nan_to_num(np.where(var > 1, 1 + np.log(np.maximum(var, 1)), var) / 2)
     if (abs(scaled - scaled[rows[members]]) > merge_tol).any():
         return merge(np.hstack([means, scaled]), order, merge_tol)
@@ -156,13 +155,13 @@ def distinct(reached, merge_tol=1e-2):
 
 
 def phases(model, reached, order=2, merge_tol=1e-2):
-    """Log-weights of the distinct mean-field solutions as phases of their own.
+    """Return the rows of the distinct mean-field solutions, and their log-weights as phases.
 
     During learning a solution may split into two of nearly the same log-partition, with a barrier
     of some hundredths of a nat between them, and be one again an epoch later; iterations that have
     not quite converged give such pairs too. Counting two instead of one changes the log-partition
-    by log 2; so a solution has its full weight only if there is a barrier. The line is straight in
-    the tilts of the two solutions: along other paths the barrier may be lower.
+    by log 2; so a solution has its full weight only if there is a barrier. It is measured on the
+    straight line between the tilts of two solutions: other paths may have lower barriers.
     """
     rows, _ = distinct(reached, merge_tol)
     log_weights = np.asarray(reached.log_partition, dtype=np.float64)[rows]
@@ -182,7 +181,7 @@ def phases(model, reached, order=2, merge_tol=1e-2):
 
 
 def _barriers(model, reached, first, last, order):
-    """Decrease of the log-partition, in nats, on the lines from some solutions to others."""
+    """Compute barriers: how much, in nats, the log-partition decreases between two solutions."""
     values = []
     for t in (np.float64(0), *LINE_FRACTIONS):
         tilts = (
@@ -194,7 +193,7 @@ def _barriers(model, reached, first, last, order):
 
 
 def _log_partition_at(model, b, a, order):
-    """Mean-field log-partition as a function of the moments that the tilts b and a give."""
+    """Compute the mean-field log-partition at the moments that the tilts b and a give."""
     if not model.is_integrated:
         return log_partition_of_tilts(model, b, a, order)
     integrated = model.integrate_gaussians()
@@ -210,8 +209,8 @@ def _log_partition_at(model, b, a, order):
 def merge(means, order=None, merge_tol=1e-2):
     """Merge rows that agree within a tolerance.
 
-    Rows are looked up in a k-d tree of a few numbers each, and compared in full only if these
-    agree: 10,000 distinct rows of 784 units take a few seconds.
+    A k-d tree of short keys finds the candidates, which are then compared in full: 10,000 distinct
+    rows of 784 units take a few seconds.
     """
     members, rows = np.full(len(means), -1), []
     merge_tol = number("merge_tol", merge_tol, 0, np.inf)
@@ -232,7 +231,7 @@ def merge(means, order=None, merge_tol=1e-2):
 
 
 def _keys(means):
-    """A few numbers per row: they differ between two rows by no more than the entries do."""
+    """Return a short key of each row; keys differ by no more than the entries of the rows do."""
     n_units = means.shape[1]
     units = np.argsort(-means.var(0), kind="stable")[:KEY_UNITS]
     firsts = np.arange(0, n_units, -(-n_units // KEY_UNITS))
@@ -242,16 +241,16 @@ def _keys(means):
 
 
 def second_moments(prior, mean, var):
-    """The variance, and in a group the mean, which is v + m^2 there."""
+    """Return the variances; in a group of states the means, which are v + m^2 there."""
     if not has_groups(prior):
         return var
     return np.where(np.repeat(column_is_group(prior), column_sizes(prior)), mean, var)
 
 
 def log_partition_of_tilts(model, b, a, order, field=0.0, precision=0.0):
-    """Log-partition as a function of the moments that tilts of the units give, by layer.
+    """Compute the log-partition at the moments that tilts of the units, by layer, give.
 
-    It is the entropy of the units less their energy, with the pair terms up to second order.
+    It is the entropy of the units minus their energy, with pair terms up to second order.
     """
     moments, total = [], 0.0
     for prior, b_, a_ in zip(model.layers, b, a, strict=True):
@@ -272,7 +271,7 @@ def log_partition_of_tilts(model, b, a, order, field=0.0, precision=0.0):
 
 
 def _second_order(weights, below, above):
-    """tr(C W C' W') / 2 of each row, for two layers given as prior, mean and variance."""
+    """Return tr(C W C' W') / 2 of each row, for two layers given as (prior, mean, variance)."""
     (prior, mean, _), (prior_above, mean_above, _) = below, above
     second, second_above = second_moments(*below), second_moments(*above)
     total = np.einsum("ij,ij->i", second @ np.square(weights), second_above)
@@ -288,9 +287,9 @@ def _second_order(weights, below, above):
     return total / 2
 
 
-# Standard deviations by which means are moved from solutions, which are then solved again.
+# Perturbation of means, in standard deviations, that tests whether a solution is stable.
 SPREAD = 1e-2
-# Starts of the mixtures with which answers are compared.
+# Number of starts of the mixtures with which the checks compare answers.
 N_CHECKED_STARTS = 20
 # Options that may have a row for each row of the result.
 TILTS = "field", "precision", "clamp"
@@ -305,11 +304,11 @@ def mixture(solver, model, n_starts=20, *, rng=0, **options):
         `tap`, `relaxed_bp`, `adaptive_tap` or `belief_propagation`.
     model : RBM, DBM or BoltzmannMachine
     n_starts : int, default 20
-        Number of samples of the uncoupled units of the first layer, from which the solver starts;
-        where units have more than two values, also states of all units at their lowest and highest
-        values. `belief_propagation` starts from messages of random states.
+        Number of random starts, drawn from the uncoupled units of the first layer; if units have
+        more than two values, states with all units at their lowest or highest values are added.
+        `belief_propagation` starts from messages of random states.
     rng : numpy.random.Generator or int, default 0
-        None: a generator with a seed of its own.
+        None: a generator with a random seed.
     **options
         Options of the solver, without `init`.
 
@@ -327,8 +326,8 @@ def mixture(solver, model, n_starts=20, *, rng=0, **options):
 
     Notes
     -----
-    A solution is solved again from means a hundredth of a standard deviation away: if it is left,
-    it is not stable, and not in the mixture. Weights are right for phases that hardly overlap.
+    The solver runs again from each solution, with its means moved by a hundredth of a standard
+    deviation; unstable solutions are left out. Weights are accurate if phases hardly overlap.
 
     Examples
     --------
@@ -340,7 +339,7 @@ def mixture(solver, model, n_starts=20, *, rng=0, **options):
     """
     check_machine(model)
     n_starts, rng = check.count("n_starts", n_starts), check.generator(rng, optional=True)
-    if hasattr(solver, "mixture"):  # it has starts of its own
+    if hasattr(solver, "mixture"):  # `belief_propagation`, which starts from messages
         return solver.mixture(model, n_starts, rng, **options)
     if not options.get("log_partition", True) or options.get("history"):
         raise ValueError("mixture: needs log_partition=True and history=False.")
@@ -360,7 +359,7 @@ def mixture(solver, model, n_starts=20, *, rng=0, **options):
 
 
 def _starts(model, n_starts, rng):
-    """Random starts; where units have more than two values, also some at extremes."""
+    """Draw random starts; add extreme states if units have more than two values."""
     draws = drawn_starts(model, n_starts, rng)
     if not has_many_values(model.layers):
         return draws
@@ -374,26 +373,26 @@ def _row(x, k):
 
 
 def mixed_row(solve, solve_again, starts, move):
-    """The mixture of a row, its `Solutions`, and whether one of them is stable.
+    """Return the mixture of a row, its `Solutions`, and whether one of them is stable.
 
-    Solutions from `starts` are solved again from where `move` takes them.
+    The solutions reached from `starts` are perturbed by `move` and solved again.
     """
     reached = _stable(solve(starts))
     if reached is not None:
         ends = solve_again(move(reached.fixed_points))
-        # A fixed point that is left without damping is hardly a state.
-        settled = _stable(ends, getattr(ends, "damping", 0) == 0) or _stable(ends)
-        if settled is not None:
-            members = np.where(reached.members < 0, -1, settled.members[reached.members])
-            settled = settled._replace(members=members)
-            return _mixture(settled), settled, True
+        # Prefer fixed points that are stable without damping.
+        stable = _stable(ends, getattr(ends, "damping", 0) == 0) or _stable(ends)
+        if stable is not None:
+            members = np.where(reached.members < 0, -1, stable.members[reached.members])
+            stable = stable._replace(members=members)
+            return _mixture(stable), stable, True
     only = distinct_solutions(solve_again(starts[:1]))
     only = only._replace(members=np.full(len(starts), -1))
     return _mixture(only), only, False
 
 
 def joined_rows(rows, single):
-    """The `FixedPoint` of the rows of `mixed_row`, and whether each has a stable solution."""
+    """Join rows of `mixed_row` to a `FixedPoint`, and list whether each has a stable solution."""
     parts, solutions, stable = zip(*rows, strict=True)
     answer = stacked(*parts)
     answer = some_rows(answer, 0) if single else answer
@@ -401,35 +400,35 @@ def joined_rows(rows, single):
 
 
 def _moved(rng, points):
-    """Starts near some solutions."""
+    """Return perturbed means of solutions, and their variances, as starts."""
     means = _by_layers(lambda mean, var: moved_from(mean, var, rng), points.mean, points.var)
     return means, points.var
 
 
 def moved_from(mean, var, rng):
-    """Means a hundredth of a standard deviation away, which leave an unstable solution."""
+    """Perturb means by a hundredth of a standard deviation, which leaves unstable solutions."""
     noise = SPREAD * np.sqrt(np.maximum(var, 0)) * rng.standard_normal(mean.shape)
     return (mean + noise).astype(mean.dtype)
 
 
 def _by_layers(function, *parts):
-    """A function of arrays, or of each layer."""
+    """Apply a function to arrays, or to each layer of tuples of arrays."""
     if isinstance(parts[0], tuple):
         return tuple(map(function, *parts))
     return function(*parts)
 
 
 def _stable(ends, usable=True):
-    """The `Solutions` among converged ends, None if there are none."""
+    """Return the `Solutions` among converged, usable rows, None without any."""
     usable = usable & ends.converged & np.isfinite(ends.log_partition)
     return distinct_solutions(ends, usable=usable)
 
 
 def _mixture(solutions):
-    """The mixture of some solutions as a `FixedPoint` with one row."""
+    """Return the mixture of some solutions as a `FixedPoint` with one row."""
     points, w, best = solutions.fixed_points, solutions.weights, slice(0, 1)
-    alone = len(w) == 1
-    w = np.ones(1) if alone else w
+    is_single = len(w) == 1
+    w = np.ones(1) if is_single else w
 
     def variance(mean, var):
         return average(w, var + (mean - average(w, mean)) ** 2)
@@ -438,9 +437,9 @@ def _mixture(solutions):
         points,
         mean=_by_layers(partial(average, w), points.mean),
         var=_by_layers(variance, points.mean, points.var),
-        # A mixture of several is no tilt of a unit.
-        b=points.b if alone else None,
-        a=points.a if alone else None,
+        # A mixture of several solutions is not a tilt of the units.
+        b=points.b if is_single else None,
+        a=points.a if is_single else None,
         log_partition=np.logaddexp.reduce(solutions.log_partition, keepdims=True),
         converged=points.converged[best],
         n_iter=points.n_iter.max(keepdims=True),

@@ -80,7 +80,7 @@ def tap(
     order : {1, 2, 3}, default 2
         1: naive mean field (a lower bound of log Z); 2: TAP; 3: third order, for binary units.
     schedule : {"blocked", "sequential"}, default "blocked"
-        Update whole layers, or blocks of uncoupled units, at a time, or one unit after another.
+        Update whole layers, or blocks of units, at a time, or one unit after another.
     field, precision : array or tuple of arrays, optional
         External tilt exp(field x - precision x^2 / 2) of the first layer, or of each layer.
     clamp : array or tuple of arrays, optional
@@ -114,8 +114,8 @@ def tap(
     Tramel et al. (2018), Algorithm 1 and Eqs. 33-36, with Eq. 32 corrected to
     Z = integral of prior(x) exp(B x - A x^2 / 2); Appendix E for deep machines, whose odd layers
     are updated first. The third order omits triangles of units. Where a row oscillates, Onsager
-    terms are evaluated at the average of the old and the new mean. Of machines with Gaussian units
-    `model.integrate_gaussians()` has more accurate solutions.
+    terms are evaluated at the average of the old and the new mean. For machines with Gaussian units
+    it is more accurate to solve `model.integrate_gaussians()`.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def tap(
 
 
 class TapOptions(NamedTuple):
-    """Options of `tap` without arrays of rows, with the same defaults."""
+    """Options of `tap` that are not arrays, with the same defaults."""
 
     order: int = 2
     schedule: str = "blocked"
@@ -155,7 +155,7 @@ class TapOptions(NamedTuple):
     n_threads: int | None = None
 
     def checked(self):
-        """The same options, or an error for wrong types or ranges."""
+        """Return the options, or raise an error for wrong types or ranges."""
         damping = self.damping
         if damping is not None:
             damping = check.number("damping", damping, 0, 1, below=True)
@@ -171,7 +171,7 @@ class TapOptions(NamedTuple):
 
 
 class SweepsFromData:
-    """Sweeps of TAP without momentum, for RBMs from rows of data, each call in the same memory."""
+    """Run a fixed number of TAP sweeps of an RBM from rows of data; calls share their memory."""
 
     def __init__(self, order, n_sweeps, n_threads=None):
         self._order, self._n_sweeps, self._n_threads = order, n_sweeps, n_threads
@@ -180,22 +180,22 @@ class SweepsFromData:
     def __call__(self, model, X, given):
         """Return mean, var, b and a of each layer, which the next call overwrites.
 
-        Half of the first sweep is `given`, the `moments_given` the rows.
+        `given` has the moments of the hidden units given X, see `moments_given`: half a sweep.
         """
         layout = layout_of(model, self._order, "blocked")
         if layout is not self._layout:
             self._layout, self._prepared = layout, {}
         if len(X) not in self._prepared:
             self._prepared[len(X)] = self._prepare(layout, len(X), model.dtype)
-        start, queue, others, n_workers, moments = self._prepared[len(X)]
+        start, queue, arguments, n_workers, moments = self._prepared[len(X)]
         start[:] = queue[:] = 0
         layout.join((X, None), start[0])
         start[:3, :, X.shape[1] :] = given[[1, 2, 0]]
-        in_parallel(solve_rows, (Sweep(layout.layers, layout.blocks), *others), n_workers)
+        in_parallel(solve_rows, (Sweep(layout.layers, layout.blocks), *arguments), n_workers)
         return moments
 
     def _prepare(self, layout, n_rows, dtype):
-        """Make arguments for rows: start, queue, all arguments, number of workers, moments."""
+        """Allocate for `n_rows`: start, queue, arguments of the kernel, n_workers, moments."""
         state = np.zeros((4, n_rows, layout.n_units), dtype)
         record = record_from(state, self._n_sweeps, history=False)
         none = np.zeros((1, layout.n_units), dtype)
@@ -212,15 +212,15 @@ class SweepsFromData:
             first_block=int(np.count_nonzero(layout.blocks[:, 0] == 1)),
         )
         queue, tilt = np.zeros(2, np.int64), Tilt(none, none, none > 0)
-        others = settings, tilt, workers_of(layout, settings, n_workers), queue, record
+        arguments = settings, tilt, workers_of(layout, settings, n_workers), queue, record
         parts = dict(zip(("mean", "var", "b", "a"), map(layout.split, state), strict=True))
-        return state, queue, others, n_workers, SimpleNamespace(**parts)
+        return state, queue, arguments, n_workers, SimpleNamespace(**parts)
 
 
 def moments_given(model, X, order=1, n_threads=None):
-    """Fields, means and variances of the hidden units of an RBM, given rows of visible units.
+    """Compute fields, means and variances of the hidden units of an RBM, given visible rows.
 
-    The layout of the model for sweeps of this order is used.
+    `order` selects the layout that is used; results do not depend on it.
     """
     layout = layout_of(model, order, "blocked")
     if layout.grouped or is_sparse(X) or X.shape[1] != model.n_visible:
@@ -235,9 +235,9 @@ def moments_given(model, X, order=1, n_threads=None):
 
 
 def solve(layout, state, tilt, options):
-    """Iterate rows from a state, (4, n_rows, n_units), until they end.
+    """Iterate rows from a state, (4, n_rows, n_units), until each has ended.
 
-    Returns their record and log-partitions (None unless asked for).
+    Return their record and log-partitions (None unless `options.log_partition`).
     """
     record = record_from(state, options.max_iter, options.history)
     settings = TapSettings(
@@ -265,7 +265,7 @@ def solve(layout, state, tilt, options):
 
 
 def _call_with_memory(kernel, layout, record, tilt, settings, n_threads, *results):
-    """Call a kernel that takes the rows of a record, a part of them in each worker."""
+    """Allocate the memory of workers, and call a kernel on the rows of a record."""
     n_rows = record.state.shape[1]
     work = 10 * n_rows * layout.n_couplings
     n_workers = workers_for(n_rows, work, n_threads, settings.max_iter)
@@ -278,7 +278,7 @@ def _call_with_memory(kernel, layout, record, tilt, settings, n_threads, *result
 
 
 def workers_of(layout, settings, n_workers):
-    """Make empty memory for all workers."""
+    """Allocate the memory of all workers."""
     n_slots, n_planes = settings.rows_per_worker, 6 if settings.order == 3 else 5
     n_units, n_columns, n_fields = layout.n_units, layout.max_columns, layout.n_group_fields
     shapes = [
@@ -308,7 +308,7 @@ def log_partition_of_rows(layout, record, tilt, settings, n_threads=None):
 
 
 def _clamped_terms(layout, record, tilt):
-    """Terms of the clamped units in the log-partition: their priors and external tilts."""
+    """Sum the terms of clamped units in the log-partition: their priors and external tilts."""
     clamped = np.broadcast_to(tilt.clamped, record.state[0].shape)
     x = record.state[0].astype(np.float64)
     terms = tilt.field * x - tilt.precision * x * x / 2

@@ -1,14 +1,14 @@
-"""Rows of a layered machine with missing values, NaN: their likelihood, and means given the others.
+"""Likelihood of the observed values of rows with missing values (NaN), and conditional means.
 
-Units that are missing are summed or integrated out, together with the hidden ones: exactly by
-enumeration of one side of the machine as an RBM of two sides v and h, for rows that lack any of the
-units v:
+Missing units are summed or integrated out, together with the hidden units, in a layered machine
+written as an RBM with the sides v and h. Rows may lack any of the units v. Exact sums enumerate one
+side: either
 
     log p(h | seen) = log p(h) + sum over seen v_i (W h)_i + sum over missing log Z_i((W h)_i)
 
-for all states h, which are two matrix products for all rows at once; or log p(v | seen) for all
-states of the missing units, with the units h summed out. Else from mean-field solutions in which
-the units that were seen are clamped, each with its weight, or chains that are annealed from there.
+up to a constant, for all states h, which takes two matrix products for all rows; or log p(v | seen)
+for all states of the missing units, with h summed out. Otherwise observed units are clamped in a
+mean-field solution, or in chains that are annealed from its fields.
 """
 
 from itertools import pairwise
@@ -28,43 +28,43 @@ from fastmf.priors._protocol import as_dtype, by_parts, can_draw, draw
 from fastmf.priors._queries import gaussian_units, mean_log_prob, number_of_states, two_values
 from fastmf.priors._values import log_prob_of_rows, states
 
-# Largest enumeration of a row, states times units of the other side.
+# Maximum work of an enumeration for one row: states times units of the other side.
 MAX_WORK_OF_ROW = 1 << 22
-# A log-partition of a unit takes about as long as this many terms of a product.
+# Cost of the log-partition of a unit, in terms of a matrix product.
 LOG_PARTITION_COST = 8
 
 
 class GivenSeen(NamedTuple):
     """Result of `exact_given`."""
 
-    # float64 (n_rows, n_visible): means of the visible units; those that were seen are unchanged
+    # float64 (n_rows, n_visible): means of the visible units; observed values are unchanged
     mean: np.ndarray
-    # float64 (n_rows,): log of the sum over all unobserved units; without constants, log
-    # p(observed)
+    # float64 (n_rows,): log of the sum over all unobserved units, without the priors of observed
+    # units
     log_partition: np.ndarray
-    # bool (n_rows,): false, and NaN in the others, where either side has too many states
+    # bool (n_rows,): False if both sides have too many states; then the other fields are NaN
     exact: np.ndarray
     # tuple of two arrays of shape (n_rows, n_units): means of the units of all even layers, and of
     # all odd layers
     sides: tuple
 
 
-def enumerable(model, most=MAX_LAYER_STATES):
-    """Whether the states of one side of an RBM or DBM, times units of the other, are few."""
+def enumerable(model, max_work=MAX_LAYER_STATES):
+    """Whether one side of an RBM or DBM can be enumerated: states times units of the other."""
     pair = model.bipartite()
-    return any(_work(*sides) <= most for sides in (pair.layers, pair.layers[::-1]))
+    return any(_work(*sides) <= max_work for sides in (pair.layers, pair.layers[::-1]))
 
 
 def _work(summed, other):
-    """States of one side times units of the other; infinite if there are too many."""
+    """Return the states of one side times units of the other; infinite for too many units."""
     if len(column_sizes(summed)) > MAX_LAYER_UNITS:
         return np.inf
     return number_of_states(summed) * int(column_sizes(other).sum())
 
 
-def exact_given(model, X, most=None):
-    """Means and log-partitions given the visible units of rows that are not missing."""
-    pair, most = model.bipartite(), MAX_WORK_OF_ROW if most is None else most
+def exact_given(model, X, max_work=None):
+    """Compute means and log-partitions given the observed visible units of rows."""
+    pair, max_work = model.bipartite(), MAX_WORK_OF_ROW if max_work is None else max_work
     n_rows, n = X.shape
     X = np.hstack([np.asarray(X, float), np.full((n_rows, pair.n_visible - n), np.nan)])
     of_missing = LOG_PARTITION_COST * _work_of_missing(pair, X)
@@ -72,8 +72,8 @@ def exact_given(model, X, most=None):
     even, odd = (np.full((n_rows, size), np.nan) for size in pair.sizes)
     log_partition = np.full(n_rows, np.nan)
     for solve, rows in (
-        (_sum_over_missing, (of_missing <= of_hidden) & (of_missing <= most)),
-        (_sum_over_hidden, (of_missing > of_hidden) & (of_hidden <= most)),
+        (_sum_over_missing, (of_missing <= of_hidden) & (of_missing <= max_work)),
+        (_sum_over_hidden, (of_missing > of_hidden) & (of_hidden <= max_work)),
     ):
         if rows.any():
             even[rows], odd[rows], log_partition[rows] = solve(pair, X[rows])
@@ -82,7 +82,7 @@ def exact_given(model, X, most=None):
 
 
 def _work_of_missing(pair, X):
-    """States of the missing units of each row, times hidden units; infinite if not discrete."""
+    """Return states of the missing units times hidden units; infinite if not discrete."""
     columns = flat_states(pair.visible)
     if columns is None:
         return np.full(len(X), np.inf)
@@ -91,7 +91,7 @@ def _work_of_missing(pair, X):
 
 
 def _sum_over_hidden(pair, X):
-    """Sums over all states of the hidden side."""
+    """Sum over all states of the hidden side."""
     visible, hidden = (as_dtype(layer, np.float64) for layer in pair.layers)
     weights, seen = pair.weights.astype(float), np.nan_to_num(X, nan=0.0)
     sizes = column_sizes(visible)
@@ -118,9 +118,9 @@ def _sum_over_hidden(pair, X):
 
 
 def _sum_over_missing(pair, X):
-    """Sums over all states of the missing units, the hidden side summed analytically."""
+    """Sum over all states of the missing units; the hidden side is summed analytically."""
     weights, columns = pair.weights.astype(float), flat_states(pair.visible)
-    hidden = as_dtype(pair.hidden, np.float64)  # as kernels take them
+    hidden = as_dtype(pair.hidden, np.float64)
     given, table = np.nan_to_num(X, nan=0.0) @ weights, columns.values @ weights
     means, log_partition = np.zeros((len(X), len(table))), np.empty(len(X))
     of_hidden = np.empty((len(X), pair.n_hidden))
@@ -141,10 +141,10 @@ def _sum_over_missing(pair, X):
     return columns.means(means), of_hidden, log_partition
 
 
-def log_likelihood(model, X, log_partition, most=None, **options):
-    """Compute the log-likelihood of rows, summing few hidden units of deep machines exactly."""
+def log_likelihood(model, X, log_partition, max_work=None, **options):
+    """Compute the log-likelihood of rows, for deep machines by exact sums if they are small."""
     if model.deep:
-        exact = exact_given(model, states(model.layers[0], X, np.float64), most)
+        exact = exact_given(model, states(model.layers[0], X, np.float64), max_work)
         if exact.exact.all():
             visible = log_prob_of_rows(model.layers[0], X, model.dtype)
             return visible + exact.log_partition - log_partition
@@ -155,7 +155,7 @@ def log_likelihood(model, X, log_partition, most=None, **options):
 
 
 def promising_starts(prior, X, solutions, rows, n_starts):
-    """Means of solutions that are probable given what was seen, and rows of data nearest to it."""
+    """Return means of solutions that are probable given the observed units, and nearest rows."""
     logs = _log_likelihoods(prior, X, solutions) + solutions.log_partition
     first = np.argsort(-logs, axis=1, kind="stable")[:, : max(1, n_starts - 2)]
     seen = ~np.isnan(X)
@@ -165,7 +165,7 @@ def promising_starts(prior, X, solutions, rows, n_starts):
 
 
 def _log_likelihoods(prior, X, solutions):
-    """Log-probabilities of what was seen under each solution, up to a constant of the row."""
+    """Compute log-probabilities of observed units under each solution, up to a row's constant."""
     parts = (by_parts(prior, array[0]) for array in (solutions.mean, solutions.b, solutions.a))
     total = 0.0
     for (part, x), (_, mean), (_, b), (_, a) in zip(by_parts(prior, X), *parts, strict=True):
@@ -178,7 +178,7 @@ def _log_likelihoods(prior, X, solutions):
 
 
 def average_of_phases(means, log_partition, converged, merge_tol=1e-2):
-    """Means of several solutions of each row, weighted as phases of their own."""
+    """Average the distinct solutions of each row, weighted as separate phases."""
     any_converged = converged.any(1)
     counts = (converged | ~any_converged[:, None]) & np.isfinite(log_partition)
     for k in range(means.shape[1]):
@@ -192,7 +192,7 @@ def average_of_phases(means, log_partition, converged, merge_tol=1e-2):
     return np.einsum("rs,rsu->ru", weights, means), any_converged
 
 
-# Chains of a row that are annealed, and steps.
+# Number of annealed chains of a row, and of steps.
 ROW_CHAINS, ROW_STEPS = 16, 128
 
 
@@ -201,53 +201,53 @@ class MeansGivenSeen(NamedTuple):
 
     mean: tuple  # tuple of arrays of shape (n_rows, n_units): means of the units of each layer
     log_partition: np.ndarray  # float64 (n_rows,): see `GivenSeen`
-    # bool (n_rows,): whether means are exact, or their mean-field solution has converged
+    # bool (n_rows,): whether means are exact, or the mean-field solution has converged
     converged: np.ndarray
 
 
 def incomplete_rows(X):
-    """Which rows lack values, bool array of shape (n_rows,)."""
+    """Return which rows lack values, bool array of shape (n_rows,)."""
     return np.isnan(X.sum(1))
 
 
 def with_means(prior, X):
-    """Rows in which missing values are the means of uncoupled units."""
+    """Replace missing values by the means of uncoupled units."""
     zero = prior.moments(X.dtype.type(0), X.dtype.type(0))[0]
     return np.where(np.isnan(X), zero, X).astype(X.dtype, copy=False)
 
 
 def log_prob_of_seen(prior, X):
-    """Sum of log_prob over the units of each row that were seen, float64 (n_rows,)."""
+    """Sum log_prob over the observed units of each row, float64 (n_rows,)."""
     log_probs = mean_log_prob(prior, with_means(prior, X))
     return np.where(np.isnan(X), 0, log_probs).sum(1, dtype=np.float64)
 
 
-def means_given_seen(model, X, *, most=None, **options):
-    """Means of all units given those that were seen."""
-    exact = exact_given(model, X, most)
+def means_given_seen(model, X, *, max_work=None, **options):
+    """Compute means of all units given the observed units."""
+    exact = exact_given(model, X, max_work)
     log_partition, converged = exact.log_partition, np.ones(len(X), bool)
     means = _by_layers(model, exact.sides)
     remaining = np.flatnonzero(~exact.exact)
     if len(remaining):
         solved, log_partition[remaining] = _solutions(model, X[remaining], **options)
         converged[remaining] = solved.converged
-        for mean, of_left in zip(means, solved.mean, strict=True):
-            mean[remaining] = of_left
+        for mean, solved_mean in zip(means, solved.mean, strict=True):
+            mean[remaining] = solved_mean
         means[0][remaining] = np.where(np.isnan(X[remaining]), solved.mean[0], X[remaining])
     return MeansGivenSeen(tuple(means), log_partition, converged)
 
 
 def _by_layers(model, sides):
-    """Units of the even and of the odd layers as units of each layer."""
+    """Split arrays of the even and of the odd layers into arrays of each layer."""
     parts = [np.split(side, np.cumsum(model.sizes[k::2])[:-1], 1) for k, side in enumerate(sides)]
     return [parts[k % 2][k // 2].copy() for k in range(len(model.sizes))]
 
 
 def _solutions(model, X, **options):
-    """Mean-field solutions given what was seen, and their `GivenSeen.log_partition`.
+    """Solve rows by mean field given observed units; also return `GivenSeen.log_partition`.
 
     Clamped units need states. Means and probabilities are clamped at the nearest states, and the
-    difference acts on the units above as a field.
+    difference acts on the next layer as a field.
     """
     visible, seen = model.layers[0], ~np.isnan(X)
     start = with_means(visible, X)
@@ -261,7 +261,7 @@ def _solutions(model, X, **options):
 
 
 def nearest_states(prior, X):
-    """The states of two-valued units, and of groups, that are nearest to means of them."""
+    """Round means of two-valued units, and of groups, to the nearest states."""
     parts = []
     for part, x in by_parts(prior, X):
         if has_groups(part):
@@ -277,11 +277,11 @@ def nearest_states(prior, X):
 
 
 def annealed_given_seen(model, X, n_threads=None):
-    """Logs of the sums over units that were not seen, by annealing, and their standard errors.
+    """Estimate logs of the sums over unobserved units by annealing, and their standard errors.
 
-    The fields of the independent units from which the chains of a row start are between none and
-    those of its mean-field solution, which is one of many phases where little was seen. All rows
-    have the same random numbers, so that the value of a row does not depend on the others.
+    The chains of a row start from independent units, with a fraction of the fields of its
+    mean-field solution: a small one if little was observed, as that is one of many phases. All rows
+    use the same random numbers, so that the value of a row does not depend on other rows.
     """
     pair = model.bipartite()
     solved, _ = _solutions(model, X, order=1, n_threads=n_threads, tol=1e-3, max_iter=100)
@@ -297,25 +297,25 @@ def annealed_given_seen(model, X, n_threads=None):
 
 
 def annealed_rows(pair, X, base, fields=None):
-    """Logs of the sums over missing and hidden units of rows, and their standard errors.
+    """Estimate logs of the sums over missing and hidden units of rows, and standard errors.
 
-    Chains start with the tilts `base`, which are zero for the given units, and end with `fields`.
+    Chains start with the tilts `base`, which are zero for observed units, and end with `fields`.
     """
     seen, sizes, zero = ~np.isnan(X), column_sizes(pair.visible), pair.dtype.type(0)
-    alone = pair.visible.log_partition(base[0], zero).astype(np.float64)
-    alone = np.where(seen[:, np.cumsum(sizes) - sizes], 0, alone).sum(1)
-    alone += pair.hidden.log_partition(base[1], zero).sum(1, dtype=np.float64)
+    start = pair.visible.log_partition(base[0], zero).astype(np.float64)
+    start = np.where(seen[:, np.cumsum(sizes) - sizes], 0, start).sum(1)
+    start += pair.hidden.log_partition(base[1], zero).sum(1, dtype=np.float64)
     added = [-c if fields is None else f - c for c, f in zip(base, fields or base, strict=True)]
     parts = [
         [log_mean(logs) for logs in _annealed(pair, *(x[rows, None] for x in (X, *base, *added)))]
         for rows in blocks(len(X), len(X) * ROW_CHAINS * sum(pair.sizes))
     ]
     means, errors = np.concatenate(parts).T
-    return alone + means, errors
+    return start + means, errors
 
 
 def _annealed(pair, X, c_v, c_h, d_v, d_h):
-    """Log-weights of the chains of rows whose tilts move from c to c + d, (n_rows, ROW_CHAINS)."""
+    """Anneal tilts of rows from c to c + d; return log-weights of chains, (n_rows, ROW_CHAINS)."""
     rng, zero, (n_v, n_h) = np.random.default_rng(0), pair.dtype.type(0), pair.sizes
     X, seen = np.nan_to_num(X), ~np.isnan(X)
     v = np.where(seen, X, draw(pair.visible, c_v, zero, rng.random((ROW_CHAINS, n_v))))
@@ -330,8 +330,8 @@ def _annealed(pair, X, c_v, c_h, d_v, d_h):
     return logs
 
 
-def log_likelihood_of_seen(model, X, log_partition, *, most=None, anneal=False, **options):
-    """Log-likelihoods of what was seen of rows, and errors: 0 of exact ones, NaN of mean field."""
+def log_likelihood_of_seen(model, X, log_partition, *, max_work=None, anneal=False, **options):
+    """Compute log-likelihoods of observed values, and errors: 0 if exact, NaN for mean field."""
     X, out = states(model.layers[0], X, model.dtype), np.empty(len(X))
     lacking, errors = incomplete_rows(X), np.zeros(len(X))
     only_gaussian = all(gaussian_units(layer).all() for layer in model.layers)  # TAP is exact
@@ -343,7 +343,7 @@ def log_likelihood_of_seen(model, X, log_partition, *, most=None, anneal=False, 
         rows = rows.start + np.flatnonzero(lacking[rows])
         if not len(rows):
             continue
-        solved = exact_given(model, X[rows], most)
+        solved = exact_given(model, X[rows], max_work)
         values, remaining = solved.log_partition, ~solved.exact
         if remaining.any() and anneal:
             annealed = annealed_given_seen(model, X[rows[remaining]], options.get("n_threads"))
@@ -356,7 +356,7 @@ def log_likelihood_of_seen(model, X, log_partition, *, most=None, anneal=False, 
 
 
 def log_likelihoods(model, X, log_partition, **options):
-    """Log-likelihoods of rows, of their observed values where some are missing, in blocks."""
+    """Compute log-likelihoods of the observed values of rows, in blocks."""
     if is_incomplete(X):
         return log_likelihood_of_seen(model, X, log_partition, **options)[0]
     parts = [log_likelihood(model, X[rows], log_partition, **options) for rows in row_blocks(X)]

@@ -1,21 +1,20 @@
 """Samples and averages of fully visible machines of discrete units, and means of missing units.
 
-Exact where all states can be enumerated. Beyond, chains start from the maximum spanning tree of the
-couplings, from which draws are independent, and are annealed to the machine,
+Results are exact if all states can be enumerated. Otherwise chains start from independent draws of
+the maximum spanning tree of the couplings, and are annealed to the machine,
 
     (1 - beta) tree + beta machine,    beta from 0 to 1
 
-where couplings are between deviations of the units from the means of their states, so that the path
-does not depend on the coding of the units, with resampling in proportion to their weights
-(sequential Monte Carlo; Del Moral, Doucet & Jasra 2006): phases between which chains do not cross
-have the shares that the machine gives them.
+with resampling in proportion to their weights (sequential Monte Carlo; Del Moral, Doucet & Jasra
+2006). So phases between which chains do not mix have the correct weights. Couplings are between
+deviations of units from the means of their states, so that the path does not depend on the coding.
 
-Missing units are averaged given the others in the same ways, or by TAP. Their states are enumerated
-in two halves A and B between which only one matrix of couplings is left,
+Means of missing units given the observed units are computed in the same ways, or by TAP. States are
+enumerated in two halves A and B, coupled by one matrix,
 
     p(a, b) ~ exp(f_A(a) + f_B(b) + a' J_AB b)
 
-so that a row costs a matrix product and an exponential of each state.
+so that a row costs a matrix product and an exponential for each state.
 """
 
 import math
@@ -44,22 +43,22 @@ from fastmf.models.exact import MAX_LAYER_UNITS, numbered_states, states_of
 from fastmf.priors._groups import column_sizes
 from fastmf.priors._queries import columns_of_values, number_of_states
 
-# States up to which all are enumerated.
+# Maximum number of states for enumeration.
 MAX_ENUMERATED_STATES = pow(2, MAX_LAYER_UNITS)
-# Largest differences of the log-weights of a column, and of the couplings of two, in a tree from
-# which particles start: those of a frozen tree would be alike, and hide that others have more
-# weight.
+# Largest differences of the log-weights of a column, and of the couplings of two columns, in a tree
+# from which particles start: particles from a frozen tree would be equal, and would not reveal that
+# other states have more weight.
 MAX_FIELD_RANGE, MAX_COUPLING_RANGE = 6.0, 3.0
 
 
 def probabilities(model):
-    """Probability of every state, in the order of `states_of`."""
+    """Compute the probability of each state, in the order of `states_of`."""
     chunks = states_of(model.prior, model.n_units)
     return softmax(np.concatenate([-model.energy(x) for x in chunks]))
 
 
 def sample(model, n_samples, rng, n_sweeps=100):
-    """Samples (n_samples, n_units): exact ones of few states, otherwise `annealed_draws`."""
+    """Draw samples, (n_samples, n_units): exact for few states, otherwise `annealed_draws`."""
     if number_of_states(model.prior) > MAX_ENUMERATED_STATES:
         return annealed_draws(model, n_samples, n_sweeps, rng)
     below, u = np.cumsum(probabilities(model)), rng.random(n_samples)
@@ -80,7 +79,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def of(cls, states, couplings):
-        """The columns of `FlatStates` whose units have these couplings."""
+        """Make columns from `FlatStates` and the couplings of their units."""
         between = states.values @ (states.values @ couplings.astype(np.float64)).T
         return cls(states.log_weights, np.ascontiguousarray(between), states.offsets)
 
@@ -90,28 +89,28 @@ class Columns(NamedTuple):
         return np.diff(self.offsets)
 
     def chosen(self, columns, log_weights):
-        """Some of the columns, given as a mask, with new log-weights of all states."""
+        """Select columns by a mask, with new log-weights of all states."""
         states = np.flatnonzero(np.repeat(columns, self.sizes))
         couplings = self.couplings[np.ix_(states, states)]
         offsets = np.append(0, np.cumsum(self.sizes[columns]))
         return states, Columns(log_weights[states], couplings, offsets)
 
     def mixed(self, other, beta):
-        """Log-weights and couplings between these and a machine of the same columns."""
+        """Interpolate log-weights and couplings between two machines of the same columns."""
         pairs = zip(self[:2], other[:2], strict=True)
         return Columns(*((1 - beta) * x + beta * y for x, y in pairs), self.offsets)
 
     def per_column(self, function, values):
-        """A ufunc reduced over the states of each column, repeated for each of them."""
+        """Reduce by a ufunc over the states of each column, repeated for each of its states."""
         return np.repeat(function.reduceat(values, self.offsets[:-1], -1), self.sizes, -1)
 
     def pairs_of(self, edges):
-        """Entries of pairs of columns for all pairs of their states."""
+        """Expand entries of pairs of columns to all pairs of their states."""
         column = np.repeat(np.arange(len(self.sizes)), self.sizes)
         return edges[np.ix_(column, column)]
 
     def centred(self):
-        """The same machine, with couplings between deviations of one-hot states from their mean."""
+        """Rewrite couplings as couplings between deviations of one-hot states from their mean."""
         J, n = self.couplings, np.repeat(self.sizes, self.sizes)
         rows = self.per_column(np.add, J) / n
         fields = (rows / n).sum(1)
@@ -119,7 +118,7 @@ class Columns(NamedTuple):
         return Columns(self.log_weights + fields, J, self.offsets)
 
     def strengths(self):
-        """Norms of the couplings of pairs of columns."""
+        """Compute the norms of the couplings of pairs of columns."""
         first = self.offsets[:-1]
         return np.sqrt(np.add.reduceat(np.add.reduceat(self.couplings**2, first), first, axis=1))
 
@@ -128,7 +127,7 @@ class Tree:
     """The maximum spanning tree of columns: `order` from the root on, `parent` of each, `edges`."""
 
     def __init__(self, strengths):
-        # Lengths are positive, as zeros are no edges.
+        # Lengths must be positive, as zeros are not edges.
         tree = minimum_spanning_tree(np.triu(1 + strengths.max() - strengths, 1))
         self.order, self.parent = breadth_first_order(tree, 0, directed=False)
         self.edges = np.zeros(strengths.shape, bool)
@@ -136,7 +135,7 @@ class Tree:
         self.edges[below, above] = self.edges[above, below] = True
 
     def solve(self, columns):
-        """Set the probabilities of the states of columns given the states of their parents."""
+        """Compute the probabilities of the states of columns given the states of their parents."""
         self.offsets = columns.offsets
         states = [slice(*ends) for ends in pairwise(columns.offsets)]
         beliefs, self.given = columns.log_weights.copy(), {}
@@ -150,7 +149,7 @@ class Tree:
         return self
 
     def marginals(self):
-        """Probabilities of all states, (n_states,)."""
+        """Compute the probabilities of all states, (n_states,)."""
         marginals = {}
         for i in self.order:
             above = marginals[self.parent[i]] if i else np.ones(1)
@@ -158,7 +157,7 @@ class Tree:
         return np.concatenate([marginals[i] for i in range(len(marginals))])
 
     def draws(self, n_draws, rng):
-        """Independent draws, one-hot in the states."""
+        """Draw independent samples, one-hot in the states."""
         labels = np.zeros((n_draws, len(self.given)), np.int64)
         for i in self.order:
             cumulative = np.cumsum(self.given[i], axis=0)[:-1]
@@ -170,7 +169,7 @@ class Tree:
 
 
 def annealed_draws(model, n_draws, n_sweeps, rng):
-    """Draws of a machine of discrete units; exact if all of its couplings are a tree."""
+    """Draw samples of a machine of discrete units; exact if all of its couplings are a tree."""
     check_machine(model, "Gibbs sampling")
     states = flat_states(model.prior)
     columns = Columns.of(states, model.couplings).centred()
@@ -180,7 +179,7 @@ def annealed_draws(model, n_draws, n_sweeps, rng):
     couplings = np.array(model.couplings, order="C")
     units, none = units_of_columns(model.prior), np.zeros(len(couplings))
     added = couplings * ~tree.edges[np.ix_(column, column)]
-    # Couplings between values are couplings between deviations, and these fields.
+    # Couplings between values equal couplings between deviations plus these fields.
     middle = states.means(1 / np.repeat(columns.sizes, columns.sizes)).astype(model.dtype)
     fields = added @ middle
     tree.solve(columns)
@@ -213,11 +212,11 @@ def annealed_probabilities(
     n_last_sweeps=8,
     n_threads=None,
 ):
-    """Probabilities of the states of columns, and their largest standard error.
+    """Estimate the probabilities of the states of columns, and their largest standard error.
 
-    Independent replicates are weighted by their estimates of the partition function; a round has
-    `n_replicates` more of them, until the error is below `tol`. They have more particles where
-    there are few states.
+    Independent replicates are weighted by their estimates of the partition function; each round
+    adds `n_replicates`, until the error is below `tol`. They have more particles if there are few
+    states.
     """
     n_particles = n_particles or max(128, 2**14 // columns.offsets[-1])
     columns = columns.centred()
@@ -247,7 +246,7 @@ def annealed_probabilities(
 
 
 def _weakened(columns, edges):
-    """The columns with the couplings of a tree alone, limited in range."""
+    """Reduce the columns to the couplings of a tree, limited in range."""
     logs, J = columns.log_weights, columns.couplings
     ranges = columns.per_column(np.maximum, logs) - columns.per_column(np.minimum, logs)
     logs = logs * MAX_FIELD_RANGE / np.maximum(ranges, MAX_FIELD_RANGE)
@@ -260,7 +259,7 @@ def _weakened(columns, edges):
 
 
 class _Replicates:
-    """Populations of particles `x`, draws of `base`, that take the same steps to `columns`."""
+    """Populations of particles `x`, draws of `base`, annealed to `columns` in the same steps."""
 
     def __init__(self, base, columns, x, n_replicates, rng, n_threads):
         self.base, self.columns, self.rng, self.n_threads = base, columns, rng, n_threads
@@ -268,7 +267,7 @@ class _Replicates:
         self.log_partition, self.beta = np.zeros(n_replicates), 0.0
 
     def anneal(self, n_sweeps):
-        """Move all particles to the columns, with sweeps after each step; the number of steps."""
+        """Anneal all particles, with sweeps between steps; return the number of steps."""
         fields, couplings = (y - x for x, y in zip(self.base[:2], self.columns[:2], strict=True))
         n_steps = 0
         while self.beta < 1:
@@ -294,7 +293,7 @@ class _Replicates:
         _, self.x = anneal_chains(couplings, units, *path)
 
     def averages_after_sweep(self):
-        """Averages after a sweep of the probabilities of states given the other columns."""
+        """Sweep, then average the probabilities of states given the other columns."""
         self.sweep(1)
         columns = self.columns
         logs = columns.log_weights + self.x @ columns.couplings
@@ -302,28 +301,28 @@ class _Replicates:
         return self.averages(p / columns.per_column(np.add, p))
 
     def averages(self, values):
-        """Averages of values (n_replicates * n_particles, n_states) with the weights."""
+        """Average values, (n_replicates * n_particles, n_states), with the weights."""
         return (self.weights[:, None] @ values.reshape(*self.shape, -1))[:, 0]
 
 
-def _largest_step(residual, left):
-    """Largest step up to `left` that leaves the weights of half of the particles effective."""
+def _largest_step(residual, remaining):
+    """Return the largest step that keeps the effective number of particles above one half."""
 
     def enough(step):
         return min(map(effective_size, step * residual)) >= RESAMPLE_BELOW * residual.shape[1]
 
-    if enough(left):
-        return left
-    low, high = 0.0, left
+    if enough(remaining):
+        return remaining
+    low, high = 0.0, remaining
     # At most a thousand steps.
     while high - low > max(1e-3, low / 64):
         middle = (low + high) / 2
         low, high = (middle, high) if enough(middle) else (low, middle)
-    return max(low, min(left, 1e-3))
+    return max(low, min(remaining, 1e-3))
 
 
 METHODS = ("auto", "exact", "annealing", "tap")
-# Standard error of a probability that needs no more replicates, and the largest that is no failure.
+# Target of the standard error of probabilities, and the largest error that counts as converged.
 GOAL_ERROR, WORST_ERROR = 0.003, 0.01
 
 
@@ -331,14 +330,14 @@ class ConditionalMeans(NamedTuple):
     """Result of `conditional_means`."""
 
     mean: np.ndarray  # (n_rows, n_units): observed values are unchanged
-    # (n_rows,): largest standard error of the probability of a state: 0 where the means are exact,
-    # NaN where that is not known (TAP)
+    # (n_rows,): largest standard error of the probability of a state: 0 if means are exact, NaN if
+    # it is unknown (TAP)
     error: np.ndarray
     converged: np.ndarray  # bool (n_rows,)
 
 
 def conditional_means(model, X, method="auto", *, seed=0, n_threads=None):
-    """Means of missing units given the others."""
+    """Compute the means of missing units given the observed units."""
     model = dense_machine("conditional_means", model)
     states, X = flat_states(model.prior), np.asarray(X, float)
     incomplete = np.flatnonzero(states.missing(X).any(1))
@@ -356,13 +355,13 @@ def conditional_means(model, X, method="auto", *, seed=0, n_threads=None):
 
 
 def _tap(model, states, X, method, seed, n_threads):
-    """Means of distinct rows by mean field."""
+    """Compute means of distinct rows by TAP."""
     solved = tap(model, clamp=X, n_threads=n_threads)
     return ConditionalMeans(solved.mean, np.full(len(X), np.nan), solved.converged)
 
 
 def _summed(model, states, X, method, seed, n_threads):
-    """Means of distinct rows by enumeration or annealing."""
+    """Compute means of distinct rows by enumeration or annealing."""
     missing = states.missing(X)
     log_states = missing @ np.log2(np.diff(states.offsets))
     enumerable = (log_states <= math.log2(MAX_ENUMERATED_STATES)) & (method != "annealing")
@@ -392,7 +391,7 @@ def _summed(model, states, X, method, seed, n_threads):
 
 
 def _enumerated(columns, fields, missing):
-    """Probabilities of the states of missing columns."""
+    """Compute the probabilities of the states of missing columns by enumeration."""
     out = np.zeros_like(fields)
     for rows, states, sizes in batches_of_rows(missing, columns.offsets):
         halves = _halves(sizes)
@@ -405,13 +404,13 @@ def _enumerated(columns, fields, missing):
 
 
 def _halves(sizes):
-    """One-hot states of the first and of the other columns, about as many of each."""
+    """Split columns into two parts with similar numbers of states; return their one-hot states."""
     middle = np.searchsorted(np.cumsum(np.log(sizes)), np.log(sizes).sum() / 2) + 1
     return one_hot_states(sizes[:middle]), one_hot_states(sizes[middle:])
 
 
 def _probabilities(couplings, field, first, second):
-    """Probabilities of the states of each column, for a block of rows."""
+    """Compute the probabilities of the states of each column, for a block of rows."""
     n = first.shape[1]
     logs = first @ couplings[:, :n, n:] @ second.T
     logs += _log_weights(couplings[:, :n, :n], field[:, :n], first)[:, :, None]

@@ -1,20 +1,20 @@
 """Gibbs sampling of machines, and annealing between independent units and a machine.
 
-Chains are of the layers of an RBM, or of the units of a fully visible machine, one after the other
-or colour by colour. Log importance weights are added up along the path. Where the effective number
-of chains falls below half of them, chains are drawn anew in proportion to their weights (sequential
-Monte Carlo; Del Moral, Doucet & Jasra 2006). The weight of a start is the sum of those of its
+Chains alternate between the layers of an RBM, or visit the units of a fully visible machine one by
+one or colour by colour. Log importance weights are summed along the path. If the effective number
+of chains falls below one half, chains are resampled in proportion to their weights (sequential
+Monte Carlo; Del Moral, Doucet & Jasra 2006). The weight of a start is the sum of the weights of its
 descendants, so that the log of the mean over starts is the estimate, and their scatter its error
 (Chan & Lai 2013), with or without resampling.
 
-Chains from one set of units may miss all phases but one. With functions r_k(x) that sum to 1 at
-every state x,
+Chains from one set of independent units may miss all phases but one. With functions r_k(x) that sum
+to 1 at each state x,
 
     Z = sum_k E[w_k r_k(x_k)],
 
-where w_k is the importance weight of a chain that was annealed from the independent units of phase
-k, and x_k its end. So each set of chains has to be right where its r_k is large only. Here r_k is
-the probability that the units of phase k, and of no other phase, made x.
+where w_k is the importance weight of a chain annealed from the independent units of phase k, and
+x_k its last state. So each set of chains must be accurate only where its r_k is large. Here r_k is
+the posterior probability of phase k, if x was drawn from the independent units of one phase.
 """
 
 from itertools import pairwise
@@ -48,7 +48,7 @@ from fastmf.priors._queries import binary_field, tilt_to_mean, two_values
 
 
 def gibbs(model, visible, n_sweeps, rng, n_threads=None):
-    """Samples of visible and hidden units by block Gibbs sampling."""
+    """Draw samples of visible and hidden units by block Gibbs sampling."""
     base = [np.zeros(n, model.dtype) for n in model.sizes]
     try:
         return walk(model, base, np.ones(n_sweeps + 1), visible, rng, n_threads)[1:]
@@ -60,7 +60,7 @@ def gibbs(model, visible, n_sweeps, rng, n_threads=None):
 
 
 def walk(model, base, betas, v, rng, n_threads, layers=None):
-    """Log importance weights of chains that are moved along a path, and their states.
+    """Move chains along a path; return log importance weights, and visible and hidden states.
 
     Units have the tilts (1 - beta) base + beta W x.
     """
@@ -83,7 +83,7 @@ def walk(model, base, betas, v, rng, n_threads, layers=None):
 
 @one_blas_thread()
 def _walk_in_numpy(model, base, betas, v, rng):
-    """The same for units that kernels cannot sample."""
+    """Do the same as `walk`, for units that kernels cannot sample."""
     h, log_weights = np.zeros((len(v), model.n_hidden), model.dtype), np.zeros(len(v))
     zero, (visible_base, hidden_base) = model.dtype.type(0), base
     for old, new in pairwise(betas.astype(v.dtype)):
@@ -93,7 +93,7 @@ def _walk_in_numpy(model, base, betas, v, rng):
             at_old, at_new = (model.hidden.log_partition(b, zero) for b in tilts)
             log_weights += (at_new - at_old).sum(1, dtype=np.float64)
             log_weights -= (new - old) * (v @ visible_base)
-        # What has diverged could not be sampled.
+        # Diverged chains could not be sampled.
         check_finite(log_weights)
         h = sample(model.hidden, tilts[1], zero, rng).astype(v.dtype, copy=False)
         fields = (1 - new) * visible_base + new * (h @ model.weights.T)
@@ -103,7 +103,7 @@ def _walk_in_numpy(model, base, betas, v, rng):
 
 
 def sampled_layers(model):
-    """The layers as the kernel takes them; None for units that it cannot sample."""
+    """Return the layers as arrays of the kernel; None for units that it cannot sample."""
     layout = layout_of(model, 1, "blocked")
     if layout.sampled:
         return layout.sampled
@@ -113,7 +113,7 @@ def sampled_layers(model):
     for k, layer in enumerate(layout.layers.of_model):
         couplings = layer.couplings
         if has_groups(model.layers[k]):
-            # Couplings of the layout have the columns of each group apart.
+            # The layout packs the couplings to each group separately.
             couplings = pack(np.ascontiguousarray(model.weights.T if k == 0 else model.weights))
         units = units_of(layer.prior, model.dtype, ("draws", "log_partition"))
         layers.append(SampledLayer(units, couplings))
@@ -124,8 +124,8 @@ def sampled_layers(model):
 
 def check_finite(*values):
     """Raise FloatingPointError where log-weights or states have diverged."""
-    # Without a normalisable model they grow from sweep to sweep, and rounding hides whole nats long
-    # before anything overflows. Written so that NaN counts as diverged.
+    # If the model cannot be normalised, they grow from sweep to sweep, and rounding errors exceed
+    # nats long before anything overflows. Written so that NaN counts as diverged.
     if not all(np.sqrt(np.vdot(x, x)) * np.finfo(np.float64).eps < 1 for x in values):
         raise FloatingPointError(
             "annealed importance sampling diverged: a unit's distribution cannot be normalised "
@@ -134,7 +134,7 @@ def check_finite(*values):
 
 
 def even_layers(model, visible, rng):
-    """Starts of the visible units of `model.bipartite()`: deeper even layers drawn uncoupled."""
+    """Return starts for the visible units of `model.bipartite()`; draw deeper even layers."""
     zeros = [np.zeros((len(visible), n), model.dtype) for n in model.sizes[2::2]]
     deeper = zip(model.layers[2::2], zeros, strict=True)
     states = [sample(layer, zero, zero, rng) for layer, zero in deeper]
@@ -142,9 +142,9 @@ def even_layers(model, visible, rng):
 
 
 def sampled_units(model):
-    """The units of a machine as they are drawn; of sparse machines whole colours at once.
+    """Return the sampler of the units of a machine; sparse machines are sampled by colours.
 
-    Raises a ValueError if a coupling is -inf.
+    Raise a ValueError if a coupling is -inf.
     """
     check_machine(model, "Gibbs sampling")
     parts = parts_of(model.prior)
@@ -163,17 +163,17 @@ class SequentialUnits:
         self.units = units_of_columns(model.prior)
 
     def anneal(self, x, betas, rng, tilt, n_threads=None):
-        """Log importance weights of chains moved from uncoupled units to the model, and ends."""
+        """Anneal chains from uncoupled units; return log importance weights and last states."""
         x = np.asarray(x, self.model.dtype)
         return anneal_chains(self.couplings, self.units, x, betas, rng, tilt, n_threads)
 
     def sample(self, x, n_sweeps, rng, n_threads=None):
-        """Chains, (n_chains, n_units), after more sweeps."""
+        """Return chains, (n_chains, n_units), after more sweeps."""
         return self.anneal(x, np.ones(n_sweeps + 1), rng, np.zeros(x.shape[1]), n_threads)[1]
 
 
 class ColouredUnits:
-    """Units of any kind that can be sampled by colours, each with their couplings to all others."""
+    """Units of any kind that can be sampled, grouped by colours, with their couplings."""
 
     def __init__(self, model):
         self.model = model
@@ -190,14 +190,14 @@ class ColouredUnits:
         self.blocks.sort(key=lambda block: block[0])
 
     def sweep(self, x, rng, beta, tilt):
-        """Draw all units of columns of states in turn, in place, with couplings beta J."""
+        """Draw all units of x, (n_units, n_chains), in place, with couplings beta J."""
         zero, dtype = x.dtype.type(0), x.dtype.type
         for _, units, prior, couplings in self.blocks:
             b = (dtype(beta) * (couplings @ x)).T + dtype(1 - beta) * tilt[units]
             x[units] = sample(prior, np.ascontiguousarray(b), zero, rng).T
 
     def anneal(self, x, betas, rng, tilt, n_threads=None):
-        """As of `SequentialUnits`; `n_threads` is not used."""
+        """Anneal chains as `SequentialUnits.anneal` does; `n_threads` is not used."""
         x, log_weights = np.array(x.T, self.model.dtype, order="C"), np.zeros(len(x))
         tilt = np.asarray(tilt, x.dtype)
         for old, new in pairwise(betas):
@@ -205,7 +205,7 @@ class ColouredUnits:
                 fields = self.model.couplings @ x
                 pairs = np.einsum("ij,ij->j", x, fields, dtype=np.float64) / 2
                 log_weights += (new - old) * (pairs - tilt.astype(float) @ x)
-            # What has diverged could not be sampled.
+            # Diverged chains could not be sampled.
             check_finite(log_weights)
             self.sweep(x, rng, new, tilt)
             check_finite(x)
@@ -215,7 +215,7 @@ class ColouredUnits:
 
 
 def anneal_chains(couplings, units, x, betas, rng, tilt, n_threads=None):
-    """Log importance weights of chains that are moved along a path, and their ends."""
+    """Move chains along a path; return log importance weights and last states."""
     x, (n_chains, n) = np.array(x, order="C"), x.shape
     path = TiltedBetas(np.array(tilt, np.float64), np.array(betas, np.float64))
     log_weights, work = np.zeros(n_chains), len(betas) * n_chains * n * n
@@ -227,7 +227,7 @@ def anneal_chains(couplings, units, x, betas, rng, tilt, n_threads=None):
 
 
 def units_of_columns(prior):
-    """Two-valued units and groups of states as the kernel takes them."""
+    """Return two-valued units and groups of states as arrays of the kernel."""
     first, values = np.append(0, np.cumsum(column_sizes(prior))), []
     for part in parts_of(prior):
         is_group = column_is_group(part).all()
@@ -237,27 +237,27 @@ def units_of_columns(prior):
     return VisibleUnits(first, *np.concatenate(values, axis=1).astype(np.float64))
 
 
-# Field at which one state of a unit has no weight in double precision.
+# Field at which the weight of one state of a unit underflows in double precision.
 DECIDED = float(-np.log(np.finfo(np.float64).smallest_subnormal))
-# Parts of the path between which chains may be resampled.
+# Number of segments of the path between which chains may be resampled.
 N_SEGMENTS = 50
 # Chains are resampled when their effective number falls below this fraction.
 RESAMPLE_BELOW = 0.5
-# Chains of annealed samples, at least: they are resampled in proportion to their weights.
+# Minimum number of chains of annealed samples, which are resampled in proportion to their weights.
 MIN_ANNEALED = 100
-# Smallest density of steps of any part of the path, in units of the mean density.
+# Smallest density of steps in any segment of the path, relative to the mean density.
 MIN_DENSITY = 0.1
 
-# Place of the base between units without bias (0) and with the means of the samples (1). The second
-# have the smallest error for the phases that they lead to, and lead to fewer of them.
+# Position of the base between units without bias (0) and units with the means of the samples (1):
+# the latter have the smallest error for the phases that they reach, but reach fewer of them.
 MATCHING = 0.5
 
 
 class Leg(NamedTuple):
     """Result of `Path.anneal`."""
 
-    # (n_chains,): by start, the log of the total importance weight of its descendants; -inf without
-    # any
+    # (n_chains,): for each start, the log of the total importance weight of its descendants, -inf
+    # without any
     log_weights: np.ndarray
     ends: np.ndarray  # (n_chains, n_visible): states of equal weight
     betas: np.ndarray  # (n_steps + 1,)
@@ -266,26 +266,26 @@ class Leg(NamedTuple):
 
 
 class Path(NamedTuple):
-    """The path from independent units to a model."""
+    """A path from independent units to a model."""
 
     model: RBM
     shift: float  # added to its log-partition
     n_chains: int
     rng: np.random.Generator  # numpy.random.Generator
     n_threads: int | None  # int or None
-    # The layers as the kernel takes them, None if it does not draw such units; or the units of a
-    # BoltzmannMachine, on whose path couplings are beta J and tilts (1 - beta) base.
+    # `sampled_layers`, or `sampled_units` of a BoltzmannMachine, on whose path couplings are beta J
+    # and tilts (1 - beta) base.
     units: object
 
     @classmethod
     def of(cls, model, shift, n_chains, rng, n_threads):
-        """The path to a model."""
+        """Make the path to a model."""
         sampled = sampled_units if isinstance(model, BoltzmannMachine) else sampled_layers
         return cls(model, shift, n_chains, rng, n_threads, sampled(model))
 
     def walk(self, base, betas, v):
-        """Log importance weights of the chains `v`, and their ends."""
-        with np.errstate(over="ignore", invalid="ignore"):  # `check_finite` raises for these
+        """Move the chains `v` along the path; return log importance weights and last states."""
+        with np.errstate(over="ignore", invalid="ignore"):  # `check_finite` raises instead
             if isinstance(self.model, BoltzmannMachine):
                 moved = self.units.anneal(v, betas, self.rng, base[0], self.n_threads)
                 check_finite(moved[0])
@@ -294,21 +294,21 @@ class Path(NamedTuple):
             return walk(*arguments)[:2]
 
     def start(self, base):
-        """Log-partition of the independent units, which have the tilt `base`."""
+        """Compute the log-partition of independent units with the tilt `base`."""
         return self.shift + _log_partition(self.model, base)
 
     def forward(self, base, betas):
-        """Anneal from independent units; log_weights are estimates of the log-partition."""
+        """Anneal from independent units; `log_weights` are estimates of the log-partition."""
         leg = self.anneal(base, betas, draw_units(self.model, base, self.n_chains, self.rng))
         return leg._replace(log_weights=self.start(base) + leg.log_weights)
 
     def backward(self, base, betas, samples):
-        """One estimate for each start of the reverse path, which are samples of the model."""
+        """Anneal samples of the model back; return an estimate of the log-partition for each."""
         leg = self.anneal(base, betas[::-1].copy(), samples)
         return self.start(base) - leg.log_weights
 
     def matched(self, neutral, samples):
-        """By layer, the tilt under which uncoupled units have their means in the samples."""
+        """Return, by layer, tilts that give uncoupled units their means in the samples."""
         model, zero = self.model, self.model.dtype.type(0)
         if isinstance(model, BoltzmannMachine):
             fields = np.ascontiguousarray((model.couplings @ samples.T).T)
@@ -320,12 +320,12 @@ class Path(NamedTuple):
         return list(map(tilt_to_means, model.layers, means, neutral))
 
     def sample(self, base, v, n_sweeps):
-        """Samples of the model: Gibbs sweeps from `v`."""
+        """Sample the model by Gibbs sweeps from `v`."""
         return self.walk(base, np.ones(n_sweeps + 1), v)[1]
 
     @one_blas_thread()  # once for all walks
     def anneal(self, base, betas, v, log_weight_of_ends=None):
-        """Take the chains `v` along the path, with resampling; ends may have further weights."""
+        """Anneal the chains `v`, with resampling; optionally weight their last states."""
         n_steps = len(betas) - 1
         edges = np.unique(np.linspace(0, n_steps, min(N_SEGMENTS, n_steps) + 1).astype(int))
         variances = np.empty(len(edges) - 1)
@@ -344,9 +344,9 @@ class Path(NamedTuple):
 
 
 class Population:
-    """Importance weights of chains, and from which of the `starts` each one descends.
+    """Importance weights of chains, and the start of which each chain is a descendant.
 
-    `log_mean` is the log of the mean weight up to the last resampling, `log_weights` count since.
+    `log_mean` is the log of the mean weight at the last resampling; `log_weights` are since then.
     """
 
     def __init__(self, n_chains):
@@ -355,15 +355,15 @@ class Population:
         self.starts = np.arange(n_chains)
 
     def add(self, log_weights):
-        """Multiply the importance weights by others, given by their logs."""
+        """Multiply the importance weights by exp(log_weights)."""
         self.log_weights += log_weights
 
     def weights(self):
-        """The importance weights since the last resampling, of sum 1."""
+        """Return the normalised importance weights since the last resampling."""
         return softmax(self.log_weights)
 
     def resample(self, rng):
-        """Positions of the chains that survive, with equal weights."""
+        """Resample to equal weights; return the positions of the surviving chains."""
         chosen = systematic(self.weights(), rng)
         self.log_mean += log_mean(self.log_weights)[0]
         self.log_weights = np.zeros(len(chosen))
@@ -371,7 +371,7 @@ class Population:
         return chosen
 
     def by_start(self):
-        """By start, the log of n_chains times the share of the mean weight of its descendants."""
+        """Return the log-weight of each start: the sum of the weights of its descendants."""
         n = len(self.starts)
         shares = np.bincount(self.starts, self.weights(), n)
         with np.errstate(divide="ignore"):
@@ -379,7 +379,7 @@ class Population:
 
 
 def systematic(weights, rng, n=None):
-    """Draw `n` positions in proportion to weights by systematic resampling; all if None."""
+    """Draw `n` positions by systematic resampling; len(weights) if None."""
     cumulated, n = np.cumsum(weights), n or len(weights)
     places = (np.arange(n) + rng.random()) / n
     drawn = np.searchsorted(cumulated / cumulated[-1], places, "right")
@@ -387,10 +387,10 @@ def systematic(weights, rng, n=None):
 
 
 def refined(leg, n_steps):
-    """Betas at which each step adds the same to the variance of the log-weights.
+    """Return betas that minimise the variance of the log-weights for a number of steps.
 
-    The variance that n steps add to a segment is c / n; the sum over segments is smallest where
-    their steps are in proportion to the root of c.
+    The variance that n steps add in a segment is c / n; the sum over segments is smallest if their
+    numbers of steps are proportional to the root of c.
     """
     n_of_segment = np.diff(leg.edges)
     density = np.sqrt(leg.variances * n_of_segment)
@@ -402,13 +402,13 @@ def refined(leg, n_steps):
 
 
 def effective_size(log_weights):
-    """Effective number of starts: (sum of weights)^2 / sum of squares."""
+    """Return the effective number of samples: (sum of weights)^2 / sum of squares."""
     weights = np.exp(log_weights - log_weights.max())
     return float(weights.sum() ** 2 / (weights**2).sum())
 
 
 def annealed_model(model, starts, rng):
-    """The machine that is annealed: an RBM in units 0 and 1 if all units are two-valued."""
+    """Return the annealed machine, in units 0 and 1 if all are two-valued, starts and values."""
     if isinstance(model, BoltzmannMachine):
         return (model, 0.0), starts, None
     if model.deep:
@@ -423,7 +423,7 @@ def annealed_model(model, starts, rng):
 
 
 def annealed_samples(model, data, n_steps, rng, n_threads=None, share=MATCHING):
-    """Chains that are annealed from independent units to a model, with resampling."""
+    """Anneal chains from independent units to a model; return samples and the log-partition."""
     (machine, shift), starts, values = annealed_model(model, data, rng)
     path = Path.of(machine, shift, len(data), rng, n_threads)
     base = base_between(path, neutral_base(machine, bool(values)), starts, share)
@@ -435,36 +435,36 @@ def annealed_samples(model, data, n_steps, rng, n_threads=None, share=MATCHING):
 
 
 def draw_units(model, base, n_rows, rng):
-    """States of the first layer under its tilt in `base`."""
+    """Draw states of the first layer under its tilt in `base`."""
     b = np.broadcast_to(base[0], (n_rows, len(base[0])))
     return sample(model.layers[0], b, np.zeros_like(b), rng)
 
 
 def _log_partition(model, base):
-    """Log-partition of the uncoupled units under the tilt `base`."""
+    """Compute the log-partition of uncoupled units with the tilt `base`."""
     tilted = zip(model.layers, base, strict=True)
     return sum(float(p.log_partition(c, 0 * c).sum(dtype=np.float64)) for p, c in tilted)
 
 
 def neutral_base(model, two_valued):
-    """By layer, the tilt of uncoupled units without bias: fair coins if they are two-valued."""
+    """Return, by layer, tilts of uncoupled units without bias: fair coins if two-valued."""
     if two_valued:
         return [-binary_field(prior)[0] for prior in model.layers]
     return [np.zeros(n_units(prior), model.dtype) for prior in model.layers]
 
 
 def base_between(path, neutral, samples, share=MATCHING):
-    """Tilts half-way between those with the means of the samples and units without bias."""
+    """Interpolate tilts between units without bias and units with the means of the samples."""
     tilts = path.matched(neutral, samples)
     return [c + c.dtype.type(share) * (b - c) for c, b in zip(neutral, tilts, strict=True)]
 
 
 def tilt_to_means(prior, mean, b):
-    """The field under which the units have these means, approximately; `b` is where to start.
+    """Find fields that give the units these means, approximately, starting from `b`.
 
-    Newton's method to rounding, with bisection where a step would leave the bracket. The means are
-    first moved slightly towards those at the start: a unit that is constant in the samples would
-    need an infinite field.
+    Newton's method to rounding, with bisection if a step would leave the bracket. The means are
+    first moved slightly towards the means at `b`: a unit that is constant in the samples would need
+    an infinite field.
     """
     if is_concatenated(prior):
         both = zip(by_parts(prior, mean), by_parts(prior, b), strict=True)
@@ -494,7 +494,7 @@ def tilt_to_means(prior, mean, b):
 
 
 def log_mean(log_weights):
-    """Log of the mean of exp(log_weights), and its standard error."""
+    """Return the log of the mean of exp(log_weights), and its standard error."""
     top = log_weights.max()
     weights = np.exp(log_weights - top)
     mean, n = weights.mean(), len(weights)
@@ -503,7 +503,7 @@ def log_mean(log_weights):
 
 
 def zeros_and_ones(model):
-    """The same machine in units 0 and 1, and the difference of the log-partitions."""
+    """Convert a machine to units 0 and 1; return it and the difference of the log-partitions."""
     weights = model.weights.astype(np.float64)
     (v_low, v_high), (h_low, h_high) = (two_values(prior) for prior in model.layers)
     logs = [
@@ -522,24 +522,24 @@ def zeros_and_ones(model):
 
 
 def _bounded_fields(field, of_couplings):
-    """Fields that decide a unit and no more, so that sums stay small, and the log-weight left out.
+    """Clip fields, so that sums stay small; return them and the log-weight that is left out.
 
-    A unit whose field exceeds those that all couplings can make, by `DECIDED`, has one state.
+    A unit whose field exceeds the sum of all its |couplings| by `DECIDED` has only one state.
     """
     limit = of_couplings + DECIDED
     return np.clip(field, -limit, limit), np.maximum(field - limit, 0).sum()
 
 
-# Share of the chains that are the same for all phases; the others go where the weight is.
+# Share of the chains that is divided equally among phases; the others are divided by weight.
 EVEN_SHARE = 0.3
-# Fewest chains of a phase.
+# Minimum number of chains of a phase.
 MIN_PHASE_CHAINS = 4
 
 
 class Phases:
-    """Independent units of phases, with tilts `bases` by layer, that are annealed to a model.
+    """Annealing from independent units of several phases, with tilts `bases` by layer.
 
-    `shares` are the shares of the phases in the last forward estimate.
+    `shares` are the weights of the phases in the last forward estimate.
     """
 
     def __init__(self, path, bases):
@@ -547,15 +547,15 @@ class Phases:
         self.shares = np.full(len(bases), 1 / len(bases))
 
     def log_shares(self, v):
-        """Log of r_k by row and phase."""
+        """Compute log r_k for each row and phase."""
         prior, zero = self.path.model.layers[0], np.float64(0)
         tilts = np.array([base[0] for base in self.bases], np.float64)
-        alone = prior.log_partition(tilts, zero).sum(1, dtype=np.float64)
-        logs = v.astype(np.float64) @ tilts.T - alone
+        log_partitions = prior.log_partition(tilts, zero).sum(1, dtype=np.float64)
+        logs = v.astype(np.float64) @ tilts.T - log_partitions
         return logs - np.logaddexp.reduce(logs, axis=1, keepdims=True)
 
     def forward(self, betas):
-        """As `Path.forward`."""
+        """Anneal chains of all phases, as `Path.forward` does for one."""
         path = self.path
         if len(self.bases) == 1:
             return path.forward(self.bases[0], betas)
@@ -579,7 +579,7 @@ class Phases:
         )
 
     def backward(self, betas, samples):
-        """As `Path.backward`."""
+        """Anneal samples back to drawn phases, as `Path.backward` does for one."""
         path = self.path
         if len(self.bases) == 1:
             return path.backward(self.bases[0], betas, samples)
@@ -596,7 +596,7 @@ class Phases:
         return out
 
     def _n_chains(self):
-        """Number of chains of each phase."""
+        """Return the number of chains of each phase."""
         n, n_phases = self.path.n_chains, len(self.bases)
         density = EVEN_SHARE / n_phases + (1 - EVEN_SHARE) * self.shares
         counts = np.maximum(MIN_PHASE_CHAINS, (density * n).astype(int))

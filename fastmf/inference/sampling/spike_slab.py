@@ -1,9 +1,9 @@
 """Draws of the coefficients of sparse linear models from their joint posterior, by Gibbs sampling.
 
-Each draw is the end of a chain of its own. A sweep draws for each coefficient whether it is zero,
-and its value, together with the coefficient of a correlated feature; and then draws anew, for one
-effect of each chain, the feature that has it, among all: so chains pass between interchangeable
-features, or features that are seen only together. All steps leave the posterior as it is.
+Each draw is the last state of a separate chain. A sweep draws for each coefficient whether it is
+zero, and its value, jointly with the coefficient of a correlated feature. Then, in each chain, one
+effect is moved to a feature drawn among all, so that chains mix between interchangeable features,
+or features that are identified only together. All steps leave the posterior invariant.
 """
 
 from typing import NamedTuple
@@ -15,14 +15,14 @@ from fastmf._common.rows import BLOCK_ENTRIES
 from fastmf._common.stored_columns import column_squares
 from fastmf.priors.spike_and_slab import ALWAYS
 
-# Coefficients that are visited with products of one matrix, and the square of a correlation of two
-# of them from which on they are drawn together.
+# Number of coefficients that are visited with products of one matrix; smallest squared correlation
+# of two coefficients that may be drawn jointly.
 COEFFICIENTS_AT_A_TIME, MIN_SQUARE = 64, 0.04
 
 
 # A logistic variable is a mixture of Gaussians, whose standard deviations are distributed as twice
-# a variable of Kolmogorov's distribution (Andrews & Mallows 1974). These ten, with densities of the
-# parts at the centre, have a distribution function with an error of 2e-6.
+# a variable of Kolmogorov's distribution (Andrews & Mallows 1974). A mixture of these ten, with
+# DENSITIES of the components at the centre, has a distribution function with an error of 2e-6.
 TERMS, SCALES = np.arange(1, 20)[:, None], np.geomspace(0.7, 5.2, 10)
 POWERS = np.exp(-((TERMS * SCALES) ** 2) / 2)
 DENSITIES = np.sum((-1.0) ** (TERMS + 1) * TERMS**2 * SCALES * POWERS, axis=0)
@@ -32,18 +32,18 @@ class SparsePosterior(NamedTuple):
     """The posterior of a linear model with spike-and-slab coefficients."""
 
     X: np.ndarray  # (n_rows, n_units)
-    # (n_rows,), or None: none: positive latent variables, of which there is nothing but X, as for
+    # (n_rows,), or None: data are replaced by positive latent variables with the mean X w, as for
     # probit
     y: np.ndarray | None
     noise_variance: float
     log_odds: np.ndarray  # (n_units,): log-odds of the prior, and precisions of its slabs of mean 0
     precision: np.ndarray  # (n_units,)
-    # Whether latent variables are logistic: the noise is then the part of the first of `SCALES`.
+    # Whether latent variables are logistic: then the noise has the first of `SCALES`.
     is_logistic: bool = False
 
 
 def draw_coefficients(posterior, included, moments, n, rng, n_sweeps, order=None):
-    """Joint draws, each from a chain of its own."""
+    """Draw coefficients jointly, each time from a separate chain."""
     n_rows, n_units = posterior.X.shape
     step = max(1, BLOCK_ENTRIES // max(n_rows, n_units))
     draws = np.empty((n, n_units))
@@ -61,7 +61,7 @@ def draw_coefficients(posterior, included, moments, n, rng, n_sweeps, order=None
 
 
 class _Chains:
-    """States of chains, columns: coefficients W and residuals E."""
+    """States of chains, one a column: coefficients W and residuals E."""
 
     def __init__(self, posterior, W, rng):
         self.posterior, self.W, self._rng = posterior, W, rng
@@ -76,7 +76,7 @@ class _Chains:
             self.E += np.maximum(fit, 1.0)  # any positive values
 
     def sweep(self, visits):
-        """Latent variables, then every coefficient, in this order, then the place of an effect."""
+        """Draw latent variables, then each coefficient in this order, then move an effect."""
         if self._is_latent:
             self._draw_latent()
         for first in range(0, len(visits), COEFFICIENTS_AT_A_TIME):
@@ -84,14 +84,14 @@ class _Chains:
         self._move()
 
     def _draw_latent(self):
-        """Positive latent variables given the coefficients."""
+        """Draw positive latent variables given the coefficients."""
         # E = u - m, truncated below at -m.
         m = np.asarray(self.posterior.X @ self.W, np.float64)
         log_u = np.log(self._rng.random(m.shape))
         if not self.posterior.is_logistic:
             self.E = -ndtri_exp(log_u + log_ndtr(m))
             return
-        # The residual of a logistic variable, its scale, and the part that is noise of the model.
+        # Draw the residual of a logistic variable, its component, and the share that is noise.
         log_p = log_u + log_expit(m)
         residual = np.log(-np.expm1(log_p)) - log_p
         excess = (SCALES**-2 - SCALES[-1] ** -2)[:, None, None] / 2
@@ -113,9 +113,9 @@ class _Chains:
             old = W[pair]
             along = products[pair] + gram[np.ix_(pair, pair)] @ old
             if len(pair) == 1:
-                new = self._one(along[0], scale[i], weight[i])[None]
+                new = self._draw_one(along[0], scale[i], weight[i])[None]
             else:
-                new = self._two(along, scale[pair], gram[i, k], weight[pair])
+                new = self._draw_pair(along, scale[pair], gram[i, k], weight[pair])
             change = new - old
             moved = np.flatnonzero(change.any(0))
             if moved.size:
@@ -125,7 +125,7 @@ class _Chains:
         self.E -= X @ (W - before)
 
     def _partners(self, gram):
-        """For each unit another one, drawn by their correlations; itself if there are none."""
+        """Draw a partner for each unit by squared correlations; itself if there is none."""
         scale = np.where(gram.diagonal() > 0, gram.diagonal(), 1.0)
         squares = gram * gram / scale / scale[:, None]
         np.fill_diagonal(squares, 0)
@@ -135,14 +135,14 @@ class _Chains:
         partner = (total < drawn[:, None]).sum(1)
         return np.where(total[:, -1] > 0, partner, np.arange(len(gram)))
 
-    def _one(self, along, scale, weight):
-        """Draws of one coefficient, given its linear term without it."""
+    def _draw_one(self, along, scale, weight):
+        """Draw one coefficient, given its linear term without its own contribution."""
         odds = weight - np.log(scale) / 2 + along * along / (2 * scale)
         value = along / scale + self._rng.normal(size=len(along)) / np.sqrt(scale)
         return value * (self._rng.random(len(along)) < expit(odds))
 
-    def _two(self, along, scale, coupling, weight):
-        """Draws of two coefficients together: of one of the four patterns of their inclusion."""
+    def _draw_pair(self, along, scale, coupling, weight):
+        """Draw two coefficients jointly: one of four inclusion patterns, then the values."""
         conditional = scale[0] - coupling * coupling / scale[1]
         alone = weight[:, None] - np.log(scale)[:, None] / 2 + along**2 / (2 * scale[:, None])
         given = along[0] - coupling * along[1] / scale[1]
@@ -153,13 +153,13 @@ class _Chains:
         single = (along / scale[:, None] + values / np.sqrt(scale)[:, None]) * (
             pattern == [[1], [2]]
         )
-        # The first one with the second integrated out, then the second given the first.
+        # Draw the first one with the second integrated out, then the second given the first.
         first = given / conditional + values[0] / np.sqrt(conditional)
         second = (along[1] - coupling * first) / scale[1] + values[1] / np.sqrt(scale[1])
         return np.where(pattern == 3, [first, second], single)
 
     def _move(self):
-        """Draw the feature of one effect, and the effect, given all others, in every chain."""
+        """Redraw the feature and the size of one effect, given all others, in each chain."""
         free = (self.W != 0) & (self.posterior.log_odds < ALWAYS)[:, None]
         chains = np.flatnonzero(free.any(0))
         if not chains.size:

@@ -1,7 +1,7 @@
-"""States of discrete columns, and batches of rows that lack as many of them, whichever these are.
+"""States of discrete columns, and batches of rows that lack columns with equal state counts.
 
-A column is a unit, or a group of categorical states. Its states are numbered; a state is one-hot in
-the states of its column, whatever its value.
+A column is a unit, or a group of categorical states. Its states are numbered, and represented as
+one-hot vectors, whatever their values.
 """
 
 import math
@@ -17,27 +17,27 @@ from fastmf.priors._queries import state_counts
 
 
 class FlatStates(NamedTuple):
-    """The states of all columns of a layer side by side."""
+    """The concatenated states of all columns of a layer."""
 
-    # sparse (n_states, n_units): values of the units of a column in its states, zero for all others
+    # sparse (n_states, n_units): values of the units of a column in its states, zero elsewhere
     values: scipy.sparse.csr_array
     log_weights: np.ndarray  # float64 (n_states,): log-weights of the prior
-    offsets: np.ndarray  # int (n_columns + 1,): first state of each column, and the number of all
+    offsets: np.ndarray  # int (n_columns + 1,): first state of each column, and the total number
     first_units: np.ndarray  # int (n_columns,): first unit of each column
 
     def missing(self, X):
-        """Whether each column of rows is missing: NaN in its first unit."""
+        """Return whether each column of each row is missing: NaN in its first unit."""
         return np.isnan(X[:, self.first_units])
 
     def means(self, probabilities):
-        """Means of the units by the probabilities of the states, (n_rows, n_units)."""
+        """Compute means of the units, (n_rows, n_units), from probabilities of the states."""
         return (self.values.T @ probabilities.T).T
 
 
 def flat_states(prior):
-    """The states of the columns of a layer of discrete units, or None.
+    """Return the states of the columns of a layer, None if units are not discrete.
 
-    States whose weight is zero are left out.
+    States of zero weight are left out.
     """
     if not state_counts(prior).all():
         return None
@@ -51,7 +51,7 @@ def flat_states(prior):
 
 
 def batches_of_rows(missing, offsets):
-    """Batches of rows whose missing columns have the same numbers of states."""
+    """Yield batches of rows whose missing columns have the same numbers of states."""
     sizes = np.diff(offsets)
     distinct = np.unique(sizes)
     counts = np.stack([missing[:, sizes == size].sum(1) for size in distinct], 1)
@@ -66,6 +66,6 @@ def batches_of_rows(missing, offsets):
 
 
 def one_hot_states(sizes):
-    """All states of some columns, one-hot: (n_states, sum of sizes)."""
+    """Return all joint states of some columns, one-hot: (n_states, sum of sizes)."""
     n_states = math.prod(map(int, sizes))
     return numbered_states([np.eye(size) for size in sizes], np.arange(n_states))

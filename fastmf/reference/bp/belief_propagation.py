@@ -1,4 +1,4 @@
-"""NumPy twin of `fastmf.kernels.bp.belief_propagation`, with the same ratios.
+"""NumPy twin of `fastmf.kernels.bp.belief_propagation`, with the same message ratios.
 
 Sum-product messages s (visible to hidden) and r (hidden to visible) are ratios m(1) / m(0), beliefs
 P, Q = sigmoid(V), sigmoid(-V) of visible and p, q of hidden units:
@@ -25,18 +25,18 @@ def _workspace(workspaces, index):
 
 
 def _sum_to_visible(e, s, hidden):
-    """Sum-product messages from hidden to visible units."""
+    """Compute sum-product messages from hidden to visible units."""
     p, q = sigmoid_pair(hidden.astype(e.dtype))
     return (s * q + e * p) / (s * q + p)
 
 
 def _max_message(w, cavity):
-    """max(0, w + cavity) - max(0, cavity), which would lose w where the cavity is large."""
+    """Compute max(0, w + cavity) - max(0, cavity) without the loss of w for large cavities."""
     return np.maximum(w, -cavity) - np.maximum(w.dtype.type(0), -cavity)
 
 
 def _change(old, new, damping):
-    """Largest change of a belief, and if undamped largest relative one of its log-odds."""
+    """Return the largest change of a belief or, if undamped, relative change of its log-odds."""
     change = abs(sigmoid(new) - sigmoid(old)).max()
     if damping == 0:
         change = max(change, (abs(new - old) / (1 + (abs(old) + abs(new)) / 2)).max())
@@ -44,20 +44,20 @@ def _change(old, new, damping):
 
 
 def _message_change(changes, damping):
-    """Largest of the changes of messages, brought below 1; 0 for damped ones."""
+    """Return the largest change of messages, mapped to [0, 1); 0 if damped."""
     largest = float(abs(changes).max(initial=0))
     return largest / (1 + largest) if damping == 0 else 0.0
 
 
 def _damped(e, new, old, damping):
-    """Ratios of messages whose normalised messages of spins, s / (sqrt(e) + s), are averaged."""
+    """Average messages as normalised messages of spins, s / (sqrt(e) + s); return ratios."""
     root, d, one = np.sqrt(e), e.dtype.type(damping), e.dtype.type(1)
     weights = (one - d) / (root + new), d / (root + old)
     return (weights[0] * new + weights[1] * old) / (weights[0] + weights[1])
 
 
 def _sum_block(problem, units, messages, fields, hidden, damping):
-    """Log-odds of visible units, sums of their log-messages, and changes of the messages."""
+    """Update a block: log-odds of visible units, sums of log-messages, changes of messages."""
     e, s = problem.exponentials[units], messages[units]
     before = s.copy()
     r = _sum_to_visible(e, s, hidden)
@@ -101,7 +101,7 @@ def _sweep_block(settings, problem, row, block, messages, record, workspace):
     workspace.message_sums[block] = sums
     workspace.decoded_field[block] = fields[new > 0].sum()
     change = _change(old, new, damping)
-    if change <= settings.tol:  # otherwise messages are not looked at
+    if change <= settings.tol:  # otherwise changes of messages do not matter
         change = max(change, _message_change(changes, damping))
     workspace.change[block] = change
     record.visible[row, units] = new
@@ -140,7 +140,7 @@ def _bethe_block(problem, row, units, messages, record):
 
 
 def _start(settings, problem, messages):
-    """Messages in the middle of their range."""
+    """Return neutral messages."""
     if settings.algorithm == SUM_PRODUCT:
         return problem.starts
     return messages if settings.algorithm == MIXED_PRODUCT else problem.weights / 2
@@ -167,14 +167,14 @@ def belief_propagation(settings, problem, messages, record, workspaces, queue):
 
 
 def exponentials(weights, factor, queue, roots, out):
-    """exp(factor * weights) and its square root, but for the padding."""
+    """Compute exp(factor * weights) and its square root, without the padding."""
     m = weights.shape[1]
     roots[:, :m] = np.exp(out.dtype.type(factor / 2) * weights)
     out[:, :m] = roots[:, :m] ** 2
 
 
 def pair_beliefs(problem, messages, beliefs, scales, queue, out):
-    """Probabilities that both units of a pair are 1: P e^W p / (s q + e^W p)."""
+    """Compute the probabilities that both units of a pair are 1: P e^W p / (s q + e^W p)."""
     for row, (p, q, scale) in enumerate(zip(*beliefs, scales, strict=True)):
         both = problem.exponentials * p
         out[min(row, len(out) - 1)] += scale[:, None] * both / (messages[row] * q + both)

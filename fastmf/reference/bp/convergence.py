@@ -16,18 +16,18 @@ from fastmf._outcomes import (
 
 
 def sweep_damping(record, r):
-    """Damping of the next sweep of a row: 0 in a sweep that confirms convergence."""
+    """Return the damping of the next sweep of a row: 0 in a sweep that confirms convergence."""
     return 0.0 if record.status[r] == CONFIRMING else record.damping[r]
 
 
 def assess_row(settings, record, r, change, damping, patience=WINDOW_SWEEPS):
-    """Residual, status and damping of a row after a sweep with such a largest change."""
+    """Set residual, status and damping of a row after a sweep, given its largest change."""
     change /= 1 - damping
     if record.history.size:
         record.history[r, record.n_iter[r]] = change
     record.residual[r] = change
     record.n_iter[r] += 1
-    # Undamped sweeps leave a fixed point that is stable only with damping d at most this fast.
+    # Undamped sweeps leave a fixed point that needs damping d to be stable at most this fast.
     d = record.damping[r]
     limit = max(settings.tol * (1 - d) / (1 + d), settings.rounding_error)
     if change <= limit and damping == 0:
@@ -53,7 +53,7 @@ def assess_row(settings, record, r, change, damping, patience=WINDOW_SWEEPS):
 
 
 def assess_rows(settings, record, rows, change, damping, patience, queue):
-    """Residual, status and damping of some rows after a sweep."""
+    """Set residual, status and damping of some rows after a sweep."""
     for r, largest, damped in zip(rows, change, damping, strict=True):
         assess_row(settings, record, r, largest, damped, patience)
         if largest == np.inf:

@@ -10,14 +10,14 @@ def _row(array, index):
 
 
 def receives(state, distance, step):
-    """Whether a unit sends a message to the neighbours at these distances behind it."""
+    """Whether a unit sends a message to the neighbours at these distances in the order."""
     if state.receivers == FOLLOWING:
         return (distance > 0) == (step > 0)
     return np.full(np.shape(distance), state.receivers == ALL)
 
 
 def send_odds(problem, state, place, step):
-    """Beliefs of the units of a row, one after another, and the messages that they send_odds."""
+    """Update beliefs of two-valued units of a row, one after another, and their messages."""
     (index, _), n_units = place, len(problem.starts) - 1
     damping, largest = state.damping[index], 0.0
     for i in np.arange(n_units)[::step]:
@@ -39,7 +39,7 @@ def send_odds(problem, state, place, step):
 
 
 def binary_terms(problem, state, terms, pairs, queue):
-    """Terms of the Bethe log-partition, and pair beliefs."""
+    """Compute terms of the Bethe log-partition, and pair beliefs."""
     units = np.repeat(np.arange(terms.shape[1]), np.diff(problem.starts))
     k = np.flatnonzero(problem.neighbours > units)
     i, j, e = units[k], problem.neighbours[k], problem.exponentials[k]
@@ -57,7 +57,7 @@ def binary_terms(problem, state, terms, pairs, queue):
 
 
 def log_sum(x, axis=None):
-    """log sum exp(x); -inf where all are."""
+    """Compute log sum exp(x); -inf if all x are -inf."""
     with np.errstate(divide="ignore"):
         return np.logaddexp.reduce(x, axis=axis)
 
@@ -75,7 +75,7 @@ def _field(problem, index, i):
 
 
 def table_of(problem, k, n):
-    """Table of a slot: rows are the n states of the sender."""
+    """Return the table of a slot: rows are the n states of the sender."""
     edge = problem.edges[k]
     table = problem.tables[problem.first_value[edge] : problem.first_value[edge + 1]]
     return table.reshape(-1, n).T if problem.transposed[k] else table.reshape(n, -1)
@@ -95,7 +95,7 @@ def _cavity(belief, message):
 
 
 def _belief(problem, state, index, i):
-    """Logarithms of the belief of a unit, and their change."""
+    """Compute the logarithms of the belief of a unit, and their largest change."""
     total = _field(problem, index, i).copy()
     for k in range(problem.starts[i], problem.starts[i + 1]):
         received = state.messages[index, _message(problem, problem.reverse[k])]
@@ -108,7 +108,7 @@ def _belief(problem, state, index, i):
 
 
 def _send(problem, state, place, step):
-    """Beliefs of the units of a row, one after another, and the messages that they send."""
+    """Update beliefs of the units of a row, one after another, and the messages that they send."""
     (index, _), n_units = place, len(problem.starts) - 1
     damping, largest = state.damping[index], 0.0
     for i in np.arange(n_units)[::step]:
@@ -136,14 +136,14 @@ def _send(problem, state, place, step):
 
 
 def graph_sweep(send, problem, state, rows, step, queue):
-    """One sweep of some rows, unit after unit, forwards or backwards, by the address of `_send`."""
+    """Sweep some rows once, unit after unit, forwards or backwards."""
     sender = send_odds if hasattr(problem, "odds") else _send
     for index in rows:
         sender(problem, state, (index, 0), step)
 
 
 def _given(problem, labels, i, n):
-    """Exponents of the states of a unit with each of its neighbours: pairs (slot, array)."""
+    """Yield exponents of the states of a unit with each neighbour: pairs (slot, array)."""
     for k in range(problem.starts[i], problem.starts[i + 1]):
         yield k, table_of(problem, k, n)[:, labels[problem.neighbours[k]]]
 
@@ -162,7 +162,7 @@ def _decode(problem, beliefs, messages, labels):
 
 
 def _climb(problem, field, labels):
-    """Move single units while one gains; returns whether none does any more."""
+    """Move single units while one gains; return whether no move gains any more."""
     n_units = len(labels)
     n_tried = n_rejected = 0
     while n_rejected < n_units and n_tried < MAX_ROUNDS * n_units:
@@ -179,7 +179,7 @@ def _climb(problem, field, labels):
 
 
 def decode_graph(problem, state, moves, labels, optimal, objective, queue):
-    """Most probable assignments that the beliefs of max-product suggest."""
+    """Decode assignments from beliefs of max-product, and optionally improve them."""
     for index, states in enumerate(labels):
         field = problem.field[min(index, len(problem.field) - 1)]
         _decode(problem, state.beliefs[index], state.messages[index], states)
@@ -193,7 +193,7 @@ def decode_graph(problem, state, moves, labels, optimal, objective, queue):
 
 
 def induced_forest(problem, order):
-    """Whether each unit is in the forest that grows in the given order."""
+    """Return which units are in the induced forest that grows in the given order."""
     n_units = len(problem.starts) - 1
     above, taken = list(range(n_units)), np.zeros(n_units, bool)
 
@@ -213,7 +213,7 @@ def induced_forest(problem, order):
 
 
 def _rooted(problem, taken):
-    """Units of the forest, parents before children, and the slot from each to its parent."""
+    """Order units of a forest, parents before children; return them and slots to parents."""
     parent, sequence, seen = np.full(len(taken), -1), [], ~taken
     for first in np.flatnonzero(taken):
         tree = [] if seen[first] else [first]
@@ -238,7 +238,7 @@ def _exponent(problem, field, states):
 
 
 def _maximise(problem, field, states, taken):
-    """Move the units that are taken to their most probable states given all others."""
+    """Move the units of a forest to their most probable states given all others."""
     sequence, parent = _rooted(problem, taken)
     sizes, starts = np.diff(problem.first_state), problem.starts
     totals = np.split(field, problem.first_state[1:-1])

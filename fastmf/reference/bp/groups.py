@@ -1,7 +1,7 @@
-"""NumPy twin of `fastmf.kernels.bp.groups`: whole messages, an edge's two values each.
+"""NumPy twin of `fastmf.kernels.bp.groups`, with messages of all states.
 
-A message to a group has a weight for each state, R; one to a hidden unit two values of sum 1. They
-are multiplied by adding logarithms, and marginalised by sums over tables of a pair.
+A message to a group has a weight R for each state; a message to a hidden unit has two values of sum
+1. They are multiplied by adding logarithms, and marginalised by sums over tables of a pair.
 """
 
 import numpy as np
@@ -18,12 +18,12 @@ def _log_sum(x, axis):
 
 
 def _to_group(w, cavity):
-    """log R of shape (n_states, n_hidden), from the log-odds of hidden units without the group."""
+    """Return log R, (n_states, n_hidden), from log-odds of hidden units without the group."""
     return softplus(w + cavity) - softplus(cavity)
 
 
 def _change(beliefs, old, new, damping):
-    """Largest change of a belief; if undamped, also largest relative change of a logarithm."""
+    """Return the largest change of a belief or, if undamped, relative change of a logarithm."""
     change = abs(beliefs(new) - beliefs(old)).max()
     if damping == 0:
         change = max(change, (abs(new - old) / (1 + (abs(old) + abs(new)) / 2)).max())
@@ -37,7 +37,7 @@ def _damped(new, old, damping):
 
 
 def _sweep(problem, weights, r, log_s, fields, record):
-    """One sweep of all groups; returns log Q and the largest change of a belief."""
+    """Sweep all groups once; return log-odds of hidden units, and the largest change."""
     hidden, change = record.hidden[r].copy(), 0.0
     damping = sweep_damping(record, r)
     for i, (first, last) in enumerate(zip(problem.starts[:-1], problem.starts[1:], strict=True)):
@@ -66,7 +66,7 @@ def _bethe(problem, weights, log_s, fields, hidden):
 
 
 def group_propagation(settings, problem, record, workspace, queue):
-    """Iterate rows to their fixed points, from messages of odds 1, the middle of their range."""
+    """Iterate rows to their fixed points, from neutral messages of odds 1."""
     weights = np.log(problem.exponentials)
     for r in range(len(record.hidden)):
         log_s = np.zeros((len(problem.starts) - 1, record.hidden.shape[1]))

@@ -1,4 +1,4 @@
-"""NumPy twin of `kernels.bp.local_search`, with the objective evaluated anew for each flip."""
+"""NumPy twin of `kernels.bp.local_search`, which recomputes the objective for each flip."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ def _hidden_objective(joint, log_odds):
 
 
 def _climb_row(settings, weights, fields, visible, log_odds, start):
-    """Flip units of one row; returns whether no single flip helps."""
+    """Flip units of one row; return whether no single flip raises the objective."""
     joint, _, scale, temperatures, logs = settings
     now = _hidden_objective(joint, log_odds)
     n_annealed = len(temperatures) * len(visible)
@@ -33,7 +33,7 @@ def _climb_row(settings, weights, fields, visible, log_odds, start):
 
 
 def climb(settings, problem, workspaces, visible, objective, optimal, queue):
-    """Flip visible units, one after another, at falling temperatures and while that helps."""
+    """Flip visible units, one after another, first annealed, then while a flip gains."""
     joint, weights = settings.joint, problem.weights
     for row, v in enumerate(visible):
         fields = problem.visible_field[min(row, len(problem.visible_field) - 1)]

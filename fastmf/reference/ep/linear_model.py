@@ -4,7 +4,7 @@ import numpy as np
 
 
 def whitened_columns(address, X, whiten, directions, z, offset, queue, out):
-    """Sums of squares of the whitened columns of X and their products with a vector."""
+    """Compute sums of squares of the whitened columns of X, and their products with a vector."""
     white = whiten @ X
     along = directions @ X
     out[0] = np.einsum("ij,ij->j", white, white) - np.einsum("ij,ij->j", along, along)

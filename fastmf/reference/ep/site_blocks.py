@@ -7,7 +7,7 @@ from numpy.linalg import LinAlgError
 
 
 def tilt_blocks(blocks, linear, precision, work, units, covariance, totals):
-    """Moments and log-partition of every block under the tilt of its cavity."""
+    """Compute moments and log-partition of each block under the tilt of its cavity."""
     for k, largest in enumerate(blocks.largest):
         block = slice(*blocks.starts[k : k + 2])
         square, c = slice(*blocks.squares[k : k + 2]), block.stop - block.start
@@ -33,7 +33,7 @@ def tilt_blocks(blocks, linear, precision, work, units, covariance, totals):
 
 
 def slabs(prior, linear, precision, largest):
-    """Units, log-weight, mean and covariance of every pattern up to a number of units."""
+    """Return units, log-weight, mean and covariance of each pattern up to a number of units."""
     c = len(linear)
     sizes = (combinations(range(c), s) for s in range(largest + 1))
     matrix = precision.reshape(c, c)
@@ -41,7 +41,7 @@ def slabs(prior, linear, precision, largest):
 
 
 def slab(prior, linear, precision, S):
-    """Log-weight of the pattern S, and mean and covariance of its units."""
+    """Return the log-weight of the pattern S, and mean and covariance of its units."""
     log_weight, field, slab = prior[:, S]
     Q, h = precision[np.ix_(S, S)] + np.diag(slab), linear[S] + field
     lower = np.linalg.cholesky(Q)

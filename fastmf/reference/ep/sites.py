@@ -11,23 +11,23 @@ BLOCK = 24
 
 
 def tilt_sites(units, cavity, queue, tilted, log_partition):
-    """Moments and log-partition of every unit under the tilt of its cavity."""
+    """Compute moments and log-partition of each unit under the tilt of its cavity."""
     tilted[:] = moments(units.prior, *cavity)
     log_partition[:] = log_partition_of(units.prior, *cavity)
 
 
 def match_sites(units, settings, gaussian, site, queue, cavity, tilted, proposal):
-    """New sites that give each unit the moments of its prior under the cavity."""
+    """Compute cavities, tilted moments, and new sites that match these moments."""
     precision = 1 / gaussian[1]
     cavity[:] = gaussian[0] * precision - site[0], precision - site[1]
     tilted[:] = moments(units.prior, *cavity)
     _, proposal[:] = new_sites(*settings, cavity, tilted, site)
 
 
-# Units that have no such cavity diverge.
+# Units for which no cavity has the given moments diverge.
 @np.errstate(over="ignore", divide="ignore", invalid="ignore")
 def match_cavities(units, prior_precision, marginal, queue, cavity, log_partition):
-    """Cavities under which the units have given means and variances."""
+    """Find cavities under which the units have given means and variances."""
     m, v = marginal
 
     def at(b, a):
@@ -61,9 +61,9 @@ def match_cavities(units, prior_precision, marginal, queue, cavity, log_partitio
         step1 += mean * step2
         length = np.where(moving, 1.0, 0.0)
         for _ in range(30):
-            _, _, mismatch_left, new = at(b + length * step1, a + length * step2)
+            _, _, new_mismatch, new = at(b + length * step1, a + length * step2)
             worse = (new < value + 1e-4 * length * derivative) & (length > 0)
-            worse &= mismatch_left >= mismatch / 2
+            worse &= new_mismatch >= mismatch / 2
             if not worse.any():
                 break
             length = np.where(worse, length / 3, length)
@@ -76,7 +76,7 @@ def match_cavities(units, prior_precision, marginal, queue, cavity, log_partitio
 
 
 def new_sites(prior_precision, damping, min_precision, cavity, tilted, site):
-    """Whether moments exist, and the sites that give them."""
+    """Return whether moments exist, and the sites that match them."""
     (mean, var), (c1, c2) = tilted, cavity
     exist = np.isfinite(mean) & (var < np.inf)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -111,7 +111,7 @@ def visit_block(units, settings, start, low_rank, rows, vector, site, updates):
 
 
 def marginal_and_cavity(low_rank, q, u, site):
-    """Whether the Gaussian is proper, mean and variance of the unit, and its cavity."""
+    """Return whether the Gaussian is proper, mean and variance of the unit, and its cavity."""
     t1, t2 = site
     if low_rank:
         relative_var = 1 - q / t2
@@ -121,7 +121,7 @@ def marginal_and_cavity(low_rank, q, u, site):
 
 
 def change_of(low_rank, q, u, cavity_precision, old, new):
-    """Whether a site leaves a proper Gaussian; the site, and rate and step of the change."""
+    """Return whether a site leaves a proper Gaussian; the site, and rate and step of the change."""
     (t1, t2), (new1, new2) = old, new
     if low_rank:
         smallest = 1e-7 * (cavity_precision + abs(new2))

@@ -27,16 +27,16 @@ class Measures:
         self.finite = True
 
     def add(self, **changes):
-        """Take over values that are larger than so far."""
+        """Replace measures by the largest of these values, if larger."""
         for name, values in changes.items():
             setattr(self, name, max(getattr(self, name), float(abs(values).max())))
 
     def residual(self):
-        """Largest change of a mean or variance."""
+        """Return the largest change of a mean or variance."""
         return max(self.marginal, self.mean, self.var)
 
     def converged(self, damping, settings):
-        """Whether marginal means, and whether all of a row has converged."""
+        """Return whether marginal means, and whether all measures, have converged."""
         rounding = MEAN_ROUNDING * settings.resolution * self.scale
         var_tol = max(settings.tol, VAR_ROUNDING * settings.resolution)
         steepness = (1 + damping) / (1 - damping)
@@ -59,7 +59,7 @@ def _cavities(layer, mean, var, b, a):
 
 
 def _update(layer, messages, external, damping, state, damped):
-    """New moments and tilts of a layer, and the messages that it sends; None where none exist."""
+    """Update moments and tilts of a layer; return its messages, None if moments do not exist."""
     units = slice(layer.start, layer.start + layer.couplings.shape[1])
     b, a = _tilts(layer, *messages, external)
     mean, var = moments(layer.units.prior, b, a)
@@ -121,7 +121,7 @@ def _iterate(first, second, settings, external, row, record, messages):
     damping, min_change, last_min_change = dtype(settings.damping), np.inf, np.inf
     n, damped = first.couplings.shape[1], state[2:].copy()
     start = state[:2, first.start : first.start + n]
-    # What each of the two layers has sent last.
+    # The last messages of each of the two layers.
     sent = [np.repeat(start[:, :, None], len(first.couplings), axis=2), messages]
     for sweep in range(1, settings.max_iter + 1):
         measures, old_share = Measures(), damping if sweep > 1 else dtype(0)

@@ -1,7 +1,7 @@
-"""NumPy twin of `fastmf.kernels.mean_field.tap`: all rows at once, less those that have ended.
+"""NumPy twin of `fastmf.kernels.mean_field.tap`: all rows that have not ended, at once.
 
-A sweep updates one layer, or some units of it, after another from the newest values; of sparse
-couplings, one chunk of one row after another.
+A sweep updates one layer, or some units of a layer, after another, each from the newest values;
+with sparse couplings, one chunk of one row after another.
 """
 
 import itertools
@@ -31,7 +31,7 @@ from fastmf.reference.linear.product import unpacked
 from fastmf.reference.mean_field.units import update_units
 from fastmf.reference.units import log_partition, moments
 
-# What a row that is stored keeps for the case that it is not confirmed.
+# Attributes that a row restores if its convergence is not confirmed.
 ADAPTED = (
     "mean_cosine",
     "min_residual",
@@ -44,7 +44,7 @@ ADAPTED = (
 
 
 class RunningRows:
-    """The rows that have not ended: `index` is their positions, other arrays their values."""
+    """The rows that have not ended: `index` has their positions, other arrays their values."""
 
     def __init__(self, settings, tilt, record):
         n_rows, n_units = record.state.shape[1:]
@@ -75,7 +75,7 @@ class RunningRows:
         self.scale, self.squared_change, self.step_dot = np.zeros((3, n))
 
     def keep(self, rows):
-        """Keep these rows only."""
+        """Remove all rows but these."""
         for name, part in vars(self).items():
             if len(part) == len(rows):
                 setattr(self, name, part[rows])
@@ -98,17 +98,17 @@ def tap(sweep, settings, tilt, workers, queue, record):
 
 
 def moments_given(layers, k, states, out, work):
-    """Fields, means and variances of a layer, given rows of states of its neighbours."""
+    """Compute fields, means and variances of a layer, given rows of states of its neighbours."""
     layer = layers.of_model[k]
     out[0] = states @ unpacked(layer.couplings, layer.n_units)
     out[1:] = moments(layer.prior, out[0], out.dtype.type(0))
 
 
 def log_partitions(sweep, settings, tilt, workers, queue, record, values):
-    """Log-partition of every row, from the matrix J of all couplings and the covariance C of units.
+    """Compute log-partitions from the matrix J of all couplings and the covariance C of units.
 
     With K = J C J the pair terms are m'Jm / 2 + tr(C K) / 4 + k'J^3 k / 12; a is minus the diagonal
-    of K, and b is J m less the block of K within a unit or group times m.
+    of K, and b is J m minus the block of K within a unit or group times m.
     """
     layers, (m, v) = sweep.layers.of_model, record.state[:2].astype(float)
     J, label, in_group = np.zeros((m.shape[1],) * 2), np.arange(m.shape[1]), np.zeros(m.shape[1])
@@ -141,7 +141,7 @@ def log_partitions(sweep, settings, tilt, workers, queue, record, values):
 
 
 def _iterate(layers, rows, updates, settings, record, first=0):
-    """Sweeps of updates until every row has ended; the first sweep begins with update `first`."""
+    """Sweep until all rows have ended; the first sweep begins with update `first`."""
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         while len(rows.index):
             rows.start_sweep()
@@ -154,7 +154,7 @@ def _iterate(layers, rows, updates, settings, record, first=0):
 
 
 def _updates(layers, blocks, one_by_one):
-    """One sweep: layer, unpacked couplings, (first, last) unit of each update, in order."""
+    """List the updates of a sweep: layer, unpacked couplings, (first, last) unit."""
     dense = [
         [unpacked(panels, layer.n_units) if len(panels) else None for panels in layer[4:7]]
         for layer in layers
@@ -167,7 +167,7 @@ def _updates(layers, blocks, one_by_one):
 
 
 def _joined_blocks(layers, blocks):
-    """The blocks as ranges of units, neighbours joined where that changes nothing."""
+    """Convert blocks to ranges of units, and join adjacent ones if results do not change."""
     joined = []
     for which, first_panel, last_panel in blocks:
         layer = layers[which]
@@ -184,7 +184,7 @@ def _joined_blocks(layers, blocks):
 
 
 def _update(layer, matrices, bounds, rows, settings):
-    """New moments of some units of a layer in all rows; bounds are the first and last one."""
+    """Update some units of a layer in all rows; `bounds` are the first unit and the end."""
     (first, last), states = bounds, (rows.mean, rows.var, rows.third)
     prior = take(layer.prior, slice(first, last))
     units = slice(layer.start + first, layer.start + last)
@@ -197,7 +197,7 @@ def _update(layer, matrices, bounds, rows, settings):
 
 
 def _assess(rows, settings, record):
-    """Status of each row after a sweep; adapts damping and momentum."""
+    """Return the status of each row after a sweep, and adapt damping and momentum."""
     rows.sweep += 1
     residual = rows.residual
     if len(record.history):
@@ -244,7 +244,7 @@ def _assess(rows, settings, record):
 
 
 def _verdict(rows, settings, record):
-    """How each row has ended, RUNNING if it has not; CONFIRMING if it is to be stored."""
+    """Return how each row has ended, RUNNING if it has not; CONFIRMING if it is to be stored."""
     confirms = rows.confirms
     tol = np.where(confirms, settings.tol, settings.tol / rows.strictness)
     unit = settings.resolution * np.where(confirms, STEEPNESS, 1)
@@ -270,7 +270,7 @@ def _verdict(rows, settings, record):
 def _store(layers, rows, status, record):
     """Copy the rows that have ended to the record, with the variances of their tilts.
 
-    Rows that a sweep has confirmed are there already.
+    Rows that a sweep has confirmed have been copied before.
     """
     ended = (status == CONFIRMING) | ((status != RUNNING) & ~rows.confirms)
     refreshed = (ended & rows.damped & rows.finite)[:, None]
@@ -295,7 +295,7 @@ SCALARS, GROUP_RUN, GROUP = range(3)
 
 
 def updates_of_groups(sweep, settings, rows):
-    """One sweep: a function of each target, in order."""
+    """List the updates of a sweep: a function for each target."""
     layers, groups = sweep.layers.of_model, sweep.layers.groups
     rows.group_fields = np.zeros((len(rows.index), groups[0].shifted), rows.mean.dtype)
     steps = []
@@ -310,7 +310,7 @@ def updates_of_groups(sweep, settings, rows):
 
 
 def panels_of(layers, k):
-    """First unit, number of units and couplings of each block that is packed together."""
+    """List (first unit, number of units, couplings) of each block that is packed together."""
     layer, width = layers.of_model[k], layers.of_model[k].couplings.shape[2]
     if not layers.groups:
         return [(0, layer.n_units, layer.couplings)]
@@ -321,7 +321,7 @@ def panels_of(layers, k):
 
 
 def _update_group(layer, couplings, target, sources, settings, rows):
-    """New moments of a group, or of some other units, in all rows."""
+    """Update a group, or some other units, in all rows."""
     first, n, _, of_group, _, place = target
     units = slice(layer.start + first, layer.start + first + n)
     neighbours = slice(layer.source, layer.source + len(couplings))
@@ -349,7 +349,7 @@ def _update_group(layer, couplings, target, sources, settings, rows):
 
 
 def covariance_times(mean, var, sources, x):
-    """C x: the response of the sources to fields x."""
+    """Compute C x: the response of the sources to fields x."""
     out = var * x
     for begin, size, kind, *_ in sources:
         if kind == GROUP:
@@ -373,7 +373,7 @@ MEAN, VAR, B, A, STEP, THIRD = range(6)
 
 
 class _Slots:
-    """Some slots as the attributes that `fastmf.reference.mean_field.tap` has for rows."""
+    """Slots with the attributes that `fastmf.reference.mean_field.tap` uses for rows."""
 
     def __init__(self, slots, state, tilt=None):
         for name, entry in ENTRIES.items():
@@ -409,34 +409,34 @@ def sweep_chunks(layer, graph, chunks, rows, settings, tilt, work):
             measures[:] = work.slots[r, 0]
             measures[:, MEASURES] = 0
             row = _Slots(measures, work.state[r : r + 1], tilt)
-            for here in _parts_of_chunk(graph, first, last, settings.one_by_one):
-                units = layer.owners.prior, graph, couplings[here].toarray(), here
+            for part in _parts_of_chunk(graph, first, last, settings.one_by_one):
+                units = layer.owners.prior, graph, couplings[part].toarray(), part
                 _update_chunk(*units, settings, row, work.state[r])
             row.write(measures, measured)
 
 
 def _parts_of_chunk(graph, first, last, one_by_one):
-    """The units of a chunk that are updated at once."""
+    """Return ranges of units of a chunk that are updated at once."""
     if not one_by_one:
         return [slice(first, last)]
     sizes = graph.sizes if len(graph.sizes) else np.ones(len(graph.starts) - 1, int)
     return _columns(sizes, first, last)
 
 
-def _update_chunk(prior, graph, matrix, here, settings, row, state):
+def _update_chunk(prior, graph, matrix, part, settings, row, state):
     state, alone = state[:, 0], 1
     products = matrix @ state[MEAN], np.square(matrix) @ state[VAR]
     if len(graph.sizes):
-        products = _of_columns(graph, matrix, here, state, settings.order)
-        alone = graph.alone[here]
+        products = _of_columns(graph, matrix, part, state, settings.order)
+        alone = graph.alone[part]
     elif settings.order == 3:
         products = *products, matrix**3 @ state[THIRD]
     with np.errstate(invalid="ignore", divide="ignore"):
-        update_units(row, here, take(prior, here), products, settings.order, alone)
+        update_units(row, part, take(prior, part), products, settings.order, alone)
 
 
-def _of_columns(graph, matrix, here, state, order):
-    """Fields and Onsager terms of columns of units, groups among them."""
+def _of_columns(graph, matrix, part, state, order):
+    """Compute fields and Onsager terms of columns of units, including groups."""
     mean, var, sizes = state[MEAN], state[VAR], graph.sizes
     groups = _columns(sizes, 0, len(mean))
     groups = [group for group in groups if sizes[group.start] > 1]
@@ -444,16 +444,16 @@ def _of_columns(graph, matrix, here, state, order):
     b, onsager = matrix @ mean, np.square(matrix) @ second
     for group in groups:
         onsager -= np.square(matrix[:, group] @ mean[group])
-    for column in _columns(sizes, here.start, here.stop) if order > 1 else ():
+    for column in _columns(sizes, part.start, part.stop) if order > 1 else ():
         if sizes[column.start] == 1:
             continue
-        own = slice(column.start - here.start, column.stop - here.start)
-        s = mean[column] @ matrix[own]
+        local = slice(column.start - part.start, column.stop - part.start)
+        s = mean[column] @ matrix[local]
         response = var * s
         for group in groups:
             m = mean[group]
             response[group] = m * (s[group] - m @ s[group])
-        b[own] -= matrix[own] @ response
+        b[local] -= matrix[local] @ response
     return b, onsager
 
 
@@ -466,27 +466,27 @@ def _columns(sizes, first, last):
 
 
 def assess_rows(rows, settings, work, status, record):
-    """Status of some rows after a sweep, from the measures of all chunks."""
+    """Compute the status of some rows after a sweep, from the measures of all chunks."""
     slots, measures = work.slots[rows, 0, 0], work.measures[rows][:, :, 0, 0]
     slots[:, LARGEST] = np.maximum(slots[:, LARGEST], measures[:, :, LARGEST].max(1))
     slots[:, 14:16] += measures[:, :, 14:16].sum(1)
     state = work.state[rows]
-    found = _Slots(slots, state)
-    found.step = np.zeros_like(found.step)  # nothing is moved by momentum here
+    slots_of_rows = _Slots(slots, state)
+    slots_of_rows.step = np.zeros_like(slots_of_rows.step)  # nothing is moved by momentum here
     with np.errstate(invalid="ignore"):
-        status[:] = _assess(found, settings, record)
+        status[:] = _assess(slots_of_rows, settings, record)
     running, stored = status == RUNNING, status == CONFIRMING
-    found.write(slots, ["sweep", "settled"])
+    slots_of_rows.write(slots, ["sweep", "settled"])
     for which, names in ((running, ENTRIES), (stored, ["confirms", "momentum"])):
         part = slots.copy()
-        found.write(part, names)
+        slots_of_rows.write(part, names)
         slots[which] = part[which]
     slots[running | stored, MEASURES], slots[:, len(ENTRIES)] = 0, status
     work.slots[rows, 0, 0], work.state[rows] = slots, state
 
 
 def greedy_colours(starts, neighbours, last_used, colours, queue):
-    """Give each vertex in turn the smallest colour that none of its neighbours has."""
+    """Give each vertex in turn the smallest colour that no neighbour has."""
     for i in range(len(colours)):
         taken = set(colours[neighbours[starts[i] : starts[i + 1]]])
         colours[i] = next(c for c in itertools.count() if c not in taken)

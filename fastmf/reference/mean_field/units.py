@@ -7,9 +7,9 @@ from fastmf.reference.units import moments
 
 
 def update_units(rows, units, prior, products, order, alone=1):
-    """Update some units of all rows from their products: W' m, (W^2)' v and (W^3)' k.
+    """Update some units of all rows from the products W' m, (W^2)' v and (W^3)' k.
 
-    `alone` is 0 for states of a group, and 1 for others.
+    `alone` is 0 for states of a group, and 1 for other units.
     """
     mean, a, b = rows.mean[:, units], rows.a[:, units], rows.b[:, units]
     if order >= 2:

@@ -8,7 +8,7 @@ from fastmf.special import log_2_cosh, sigmoid, softplus
 
 
 def residuals(field, states, weights, queue, out, value):
-    """Residuals weight * (x - tanh eta) of rows, and their log-pseudo-likelihoods."""
+    """Compute residuals weight * (x - tanh eta) of rows, and log-pseudo-likelihoods."""
     t = -2 * states * (out + field)
     value[:] = -weights * softplus(t).sum(1)
     out[:] = 2 * weights[:, None] * states * sigmoid(t)
@@ -27,7 +27,7 @@ def _value(data, settings, couplings, field, eta):
 
 
 def _sweep(data, settings, J, h, eta):
-    """All fields, then all couplings in lexicographic order, each with the newest values."""
+    """Update all fields, then all couplings in lexicographic order, from the newest values."""
     states, weights = data.spins, data.weights
     l1, l2 = settings.l1, settings.l2
     tanh = np.tanh(eta)
@@ -48,7 +48,7 @@ def _sweep(data, settings, J, h, eta):
 
 
 def bslm(data, settings, workspaces, queue, couplings, field, history, n_iter):
-    """Coordinate-wise maximisation of the penalised log-pseudo-likelihood from several starts."""
+    """Maximise the penalised log-pseudo-likelihood by coordinates, from several starts."""
     for s, (J, h, values) in enumerate(zip(couplings, field, history, strict=True)):
         n_iter[s] = -settings.max_iter
         eta = J @ data.spins + h[:, None]

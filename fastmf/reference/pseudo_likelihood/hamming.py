@@ -4,17 +4,17 @@ import numpy as np
 
 
 def _distances(labels, i):
-    """Numbers of columns in which the rows differ from row i."""
+    """Count the columns in which the rows differ from row i."""
     return (labels != labels[i]).sum(1)
 
 
 def count_similar(labels, most, queue, counts):
-    """Numbers of rows that differ from each row in at most `most` columns, itself included."""
+    """Count the rows that differ from each row in at most `most` columns, including itself."""
     counts[0] += [(_distances(labels, i) <= most).sum() for i in range(len(labels))]
 
 
 def spanning_trees(labels, sizes, forest_rows, queue, order, parents, left):
-    """A minimum spanning forest of each block of consecutive rows (Prim)."""
+    """Find a minimum spanning forest of each block of consecutive rows (Prim)."""
     for begin in range(0, len(labels), forest_rows):
         forest = slice(begin, begin + forest_rows)
         costs = sizes[forest].copy()

@@ -4,7 +4,7 @@ import numpy as np
 
 
 def conditionals(products, thresholds, states, workspaces, queue, probabilities, residuals, value):
-    """Probabilities of all categories, residuals x - E, and log-pseudo-likelihoods of rows."""
+    """Compute probabilities of all categories, residuals x - E, and log-pseudo-likelihoods."""
     numbers = np.arange(len(thresholds), dtype=products.dtype)[:, None, None]
     eta = thresholds[:, None] + numbers * products
     eta -= eta.max(0)

@@ -6,7 +6,7 @@ from fastmf._outcomes import ABSENT
 
 
 def _one_hot(rows, n_blocks, width):
-    """Rows of labels as (n_rows, n_blocks * width) zeros and ones."""
+    """Convert rows of labels to (n_rows, n_blocks * width) zeros and ones."""
     n_rows, n_columns = rows.labels.shape
     n_positions = n_columns // n_blocks
     s, column = np.nonzero(rows.labels != ABSENT)
@@ -17,7 +17,7 @@ def _one_hot(rows, n_blocks, width):
 
 
 def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, field_gradient, values):
-    """The log-pseudo-likelihood of rows and its derivatives by the fields of each position."""
+    """Compute the log-pseudo-likelihood of rows, and its derivatives by couplings and fields."""
     n_blocks, _, width = couplings.shape
     x, weights = _one_hot(rows, n_blocks, width), rows.weights[:, None]
     for block in range(n_blocks):

@@ -18,7 +18,7 @@ def _mix(x):
 
 
 def uniforms(seed, step, shape):
-    """Uniform numbers in [0, 1), a function of seed, step, row and unit."""
+    """Generate uniform numbers in [0, 1) as a function of seed, step, row and unit."""
     rows, units = (np.arange(1, n + 1, dtype=np.uint64) * _GOLDEN for n in shape)
     step = np.array([step], dtype=np.uint64)
     keys = _mix(_mix(np.array([seed], dtype=np.uint64) + step * _GOLDEN) + rows)
@@ -26,7 +26,7 @@ def uniforms(seed, step, shape):
 
 
 def anneal_layers(address, visible, hidden, path, seed, chains, log_weights, work):
-    """Take all chains along the path, and add up their log importance weights."""
+    """Move all chains along the path, and sum their log importance weights."""
     v, h = chains
     weights = unpacked(hidden.couplings, h.shape[1])
     transposed = unpacked(visible.couplings, v.shape[1])
@@ -48,7 +48,7 @@ def anneal_layers(address, visible, hidden, path, seed, chains, log_weights, wor
 
 
 def anneal_visible(couplings, units, path, seeds, x, log_weights, work):
-    """Take all chains along the path, a unit or group of all of them after the other."""
+    """Move all chains along the path, one unit or group after the other in all chains."""
     matrix, tilt = couplings.astype(np.float64), path.tilt
     for (old, new), seed in zip(pairwise(path.betas), seeds, strict=True):
         log_weights += (new - old) * ((x @ matrix * x).sum(1, dtype=np.float64) / 2 - x @ tilt)

@@ -4,7 +4,7 @@ from fastmf.reference.units import log_partition
 
 
 def effective_couplings(units, weights, starts, fields, states, queue, out):
-    """Mean log-partitions of the hidden units for each pair of states of two groups."""
+    """Compute mean log-partitions of hidden units for each pair of states of two groups."""
     n_groups = states.shape[1]
     for i in range(n_groups):
         for j in range(i + 1, n_groups):

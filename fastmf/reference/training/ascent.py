@@ -1,4 +1,4 @@
-"""NumPy twin of `fastmf.kernels.training.ascent`, where the equations are."""
+"""NumPy twin of `fastmf.kernels.training.ascent`, which has the equations."""
 
 import numpy as np
 

@@ -66,11 +66,11 @@ def test_mean_field_is_near_for_weak_couplings(name):
     model = MODELS[name]
     model = model.rebuilt(tuple(w / 10 for w in model.couplings), model.layers)
     X, total = holes(model), mf.exact(model).log_partition
-    exact, near = means_given_seen(model, X), means_given_seen(model, X, most=0)
+    exact, near = means_given_seen(model, X), means_given_seen(model, X, max_work=0)
     np.testing.assert_allclose(near.log_partition, exact.log_partition, atol=1e-3)
     for a, b in zip(near.mean, exact.mean, strict=True):
         np.testing.assert_allclose(a, b, atol=3e-3)
-    assert abs(log_likelihood_of_seen(model, X, total, most=0)[0][0]) < 1e-3  # nothing was seen
+    assert abs(log_likelihood_of_seen(model, X, total, max_work=0)[0][0]) < 1e-3  # nothing was seen
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -79,10 +79,10 @@ def test_annealed_rows_of_strong_couplings(name):
     model = model.rebuilt(tuple(2 * w for w in model.couplings), model.layers)
     X, total = holes(model), mf.exact(model).log_partition
     exact, _ = log_likelihood_of_seen(model, X, total)
-    found, errors = log_likelihood_of_seen(model, X, total, most=0, anneal=True)
+    found, errors = log_likelihood_of_seen(model, X, total, max_work=0, anneal=True)
     assert errors.max() < 0.2 and (abs(found - exact) < 4 * errors + 1e-12).all()
     # A row does not depend on the others.
-    alone, _ = log_likelihood_of_seen(model, X[5:6], total, most=0, anneal=True)
+    alone, _ = log_likelihood_of_seen(model, X[5:6], total, max_work=0, anneal=True)
     np.testing.assert_allclose(alone[0], found[5], rtol=1e-12)
 
 
@@ -91,7 +91,7 @@ def test_mean_field_takes_means_of_binary_units_and_probabilities_of_states():
         model = MODELS[name]
         model = model.rebuilt((model.weights / 10,), model.layers)
         X = np.array([soft if name == "binary" else [*soft, np.nan]], float)
-        exact, near = (log_likelihood_of_seen(model, X, 0.0, most=most)[0] for most in (None, 0))
+        exact, near = (log_likelihood_of_seen(model, X, 0.0, max_work=n)[0] for n in (None, 0))
         np.testing.assert_allclose(near, exact, atol=1e-3)
 
 

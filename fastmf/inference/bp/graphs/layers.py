@@ -1,6 +1,6 @@
-"""Two layers of units as a graph: what the kernels of RBMs do not have.
+"""RBMs that are solved as graphs, because the kernels for RBMs do not support the task.
 
-These are clamped units, units of several values, tree-reweighted belief propagation, and pair
+Such tasks are clamped units, units of several values, tree-reweighted belief propagation, and pair
 beliefs and most probable states of categorical visible units.
 """
 
@@ -22,7 +22,7 @@ from fastmf.priors._queries import two_values
 
 
 def needs_graph(options, model, clamp):
-    """Whether the kernels of RBMs lack the units, or what the options ask for."""
+    """Whether the kernels for RBMs do not support the units or the options."""
     visible, hidden = model.layers
     of_groups = isinstance(visible, Categorical)
     has_kernel = all(
@@ -34,7 +34,7 @@ def needs_graph(options, model, clamp):
 
 
 def propagate_on_layers(options, model, field, clamp, init=None, solve=propagate_on_graph):
-    """The `Beliefs` of an RBM, by a solver of its graph."""
+    """Solve an RBM as a graph, and return its `Beliefs`."""
     if init is not None:
         raise ValueError("init: not available where the RBM is solved as a graph.")
     n, pairwise = len(model.weights), options.pairwise
@@ -67,7 +67,7 @@ def propagate_on_layers(options, model, field, clamp, init=None, solve=propagate
         several = [x._replace(visible=x.visible[:, :n], hidden=x.visible[:, n:]) for x in several]
         parts["solutions"] = several if result.mean.ndim > 1 else several[0]
     beliefs = Beliefs(**parts)
-    # Checks that are still to be made, and results of earlier ones.
+    # Pending checks, and cached results of earlier ones.
     for name in ("_check", "_known_reasons", "_radius", "_spectral_radius"):
         if name in result.__dict__:
             beliefs.__dict__[name] = result.__dict__[name]
@@ -75,13 +75,13 @@ def propagate_on_layers(options, model, field, clamp, init=None, solve=propagate
 
 
 def graph_of_layers(model, field=None, clamp=None):
-    """An RBM as a BoltzmannMachine, and fields and clamps of its units."""
+    """Convert an RBM, and fields and clamps of its units, to a BoltzmannMachine."""
     machine = machine_of_layers(model.weights, model.layers)
     return machine, _joined("field", field, model), _joined("clamp", clamp, model)
 
 
 def _joined(name, value, model):
-    """Values of the units of both layers side by side; None if there are none."""
+    """Concatenate values of the units of both layers; None without any."""
     layers, sizes = model.layers, model.weights.shape
     parts = check.per_layer(name, value, sizes)
     if name == "clamp":
@@ -101,7 +101,7 @@ def _joined(name, value, model):
 
 
 def _products(machine, result, means):
-    """Expected products <v_i h_j>, of the model's visible and hidden units."""
+    """Compute the expected products <v_i h_j> of visible and hidden units."""
     visible, hidden = (part.astype(np.float64) for part in means)
     out, n = visible[..., :, None] * hidden[..., None, :], visible.shape[-1]
     edges, pairs = result.edges, result.pairwise

@@ -2,9 +2,9 @@
 
 Equations are at the head of `fastmf.kernels.bp.graphs`.
 
-The fixed point of sum-product is unique (Mooij and Kappen 2007, Corollary 3) where the spectral
-radius of a matrix between directed edges is below 1: sum-product then converges to it from any
-messages, whatever the fields.
+The fixed point of sum-product is unique (Mooij and Kappen 2007, Corollary 3) if the spectral radius
+of a matrix between directed edges is below 1: sum-product then converges to it from any messages,
+whatever the fields.
 """
 
 from dataclasses import replace
@@ -53,12 +53,12 @@ from fastmf.priors._queries import binary_field, two_values
 
 @one_blas_thread()
 def propagate_on_graph(options, model, field=None, clamp=None, init=None):
-    """The `GraphBeliefs` of a `BoltzmannMachine`."""
+    """Solve a `BoltzmannMachine`, and return its `GraphBeliefs`."""
     return propagate_units(options, GraphUnits(model, field, clamp), init)
 
 
 def propagate_units(options, units, init=None):
-    """The `GraphBeliefs` of checked units."""
+    """Solve checked `GraphUnits`, and return their `GraphBeliefs`."""
     n_rows, probability, is_sum = units.n_rows, None, options.algorithm == "sum"
     if is_sum and options.n_starts is not None:
         result, stable = mixtures(options, n_rows, partial(_row_of, units))
@@ -81,7 +81,7 @@ def propagate_units(options, units, init=None):
 
 
 def _row_of(units, k):
-    """Functions that solve a row from several messages, and draw these."""
+    """Return functions that solve a row from several messages, and that draw such messages."""
     row = units.row(k)
 
     def solve(options, messages):
@@ -91,14 +91,14 @@ def _row_of(units, k):
 
 
 def solve_trees(options, units, n_rows, init=None):
-    """Tree-reweighted propagation with its bound, and the probabilities of edges."""
+    """Solve rows by tree-reweighted propagation; return them and the edge probabilities."""
     trees = random_trees(units.graph.edges, len(units.graph.n_states))
     return _in_chunks(options, units, n_rows, init, trees), trees.probability
 
 
 def _with_bound(options, units, solved):
-    """The better of two assignments of each row, by plain and reweighted max-product; a bound."""
-    # Undamped reweighted messages oscillate; at a fixed point up to rounding the bound is close.
+    """Add the bound of reweighted max-product, and its assignment where that is better."""
+    # Undamped reweighted messages oscillate. The bound is tight if they have converged.
     options = replace(options, damping=0.5, tol=np.finfo(np.float64).eps)
     reweighted, _ = solve_trees(options, units, len(solved.objective))
     better = reweighted.objective > solved.objective
@@ -130,7 +130,7 @@ def _workers(options, problem, n_rows):
 
 
 def _sweep_to_the_end(options, settings, send, problem, state, after=None):
-    """Sweep from the last unit to the first and back until all rows have ended; their record.
+    """Sweep from the last unit to the first and back until all rows have ended; return the record.
 
     `send` is the address of the function that sends messages; after(state, n) is called after
     sweep n, and with n = 0 at the end.
@@ -171,20 +171,20 @@ def _sweep_to_the_end(options, settings, send, problem, state, after=None):
 
 
 def _assess(options, settings, record, rows, change, damping):
-    """Set status and damping of rows after a sweep with such largest changes and damping."""
+    """Set status and damping of rows after a sweep, given its largest changes and damping."""
     strongest = (damping == MAX_DAMPING) & (record.damping[rows] == MAX_DAMPING)
     # Tree-reweighted messages converge undamped, but slowly where couplings are strong.
     patience = WINDOW_SWEEPS * (8 if options.algorithm == "tree_reweighted" else 1)
     assess_rows(settings, record, rows, change, damping, patience, np.zeros(1, np.int64))
     if options.decodes and options.search:
         # Moves of forests find better states than more sweeps. Rows whose damping would have been
-        # raised have stalled: their smallest residual has been set back.
+        # raised have stalled: their smallest residual has been reset.
         stalled = (record.status[rows] == RUNNING) & (record.min_residual[rows] == np.inf)
         record.status[rows[strongest & stalled]] = CYCLING
 
 
 class _GraphRows:
-    """Common to both kinds of units: options of the sweeps, and their end."""
+    """Base class of both kinds of units: options of the sweeps, and the criteria to end."""
 
     def __init__(self, options, units, problem, scale):
         self.options, self.units, self.problem = options, units, problem
@@ -195,7 +195,7 @@ class _GraphRows:
         self.settings = convergence_settings(options, float(rounding))
 
     def swept(self, send, problem, messages, n_beliefs, max_states, after=None):
-        """State and record of rows that have ended; `after` is called after some sweeps."""
+        """Sweep rows to their end, with calls of `after`; return their state and record."""
         options, n_rows = self.options, len(messages)
         state = GraphState(
             messages=messages,
@@ -210,12 +210,12 @@ class _GraphRows:
 
 
 def _of_rows(parts, rows):
-    """Parts of rows, of arrays that have one row for all or one for each."""
+    """Select rows of arrays that have a single row for all rows, or one for each."""
     return [part if len(part) <= 1 else part[rows] for part in parts]
 
 
 class _GraphSpins(_GraphRows):
-    """Rows of sum-product in graphs of two-valued units."""
+    """Sum-product on graphs of two-valued units."""
 
     def __init__(self, options, units):
         problem, self.constant, scale = units.binary
@@ -246,7 +246,7 @@ class _GraphSpins(_GraphRows):
 
 
 class _GraphStates(_GraphRows):
-    """Rows in graphs of units with any numbers of states, or of other algorithms."""
+    """All algorithms on graphs of units with any number of states."""
 
     def __init__(self, options, units, trees):
         problem, scale = units.problem(None if trees is None else trees.probability)
@@ -294,7 +294,7 @@ class _GraphStates(_GraphRows):
         return Solved(record._asdict(), beliefs, values, pairs, returned, *decoded, is_best)
 
     def _take_best(self, rows, decoded):
-        """Replace assignments by more probable ones where elimination is quick; whether it is."""
+        """Replace assignments by the best ones if elimination is quick; return if it was."""
         best = None if self.units.is_forest else self.units.best_states(rows)
         if best is not None:
             better = best[1] - margin_of(best[1]) / 1000 > decoded[2]
@@ -312,7 +312,7 @@ class _GraphStates(_GraphRows):
 
 
 def _states_terms(problem, state, pairwise):
-    """Log-partition of each row, and probabilities of pairs of states where asked for."""
+    """Compute log-partitions of rows, and optionally probabilities of pairs of states."""
     h, u = state.beliefs, state.messages
     first, sizes = problem.first_state[:-1], np.diff(problem.first_state)
     pairs = np.zeros((len(h), len(problem.tables))) if pairwise else None
@@ -338,7 +338,7 @@ def _states_terms(problem, state, pairwise):
 
 
 def _has_ties(units, beliefs):
-    """Whether two states of a unit have equal beliefs, in each row: messages do not say which."""
+    """Whether a unit has two best states of equal belief, in each row: decoding is ambiguous."""
     starts, sizes = units.first_state[:-1], units.graph.n_states
     top = np.repeat(np.maximum.reduceat(beliefs, starts, axis=1), sizes, axis=1)
     equal = np.add.reduceat(beliefs >= top * (1 - 1e-9), starts, axis=1, dtype=np.int64)
@@ -346,7 +346,7 @@ def _has_ties(units, beliefs):
 
 
 class _Assignments:
-    """The best assignments of rows that were decoded so far."""
+    """The best assignments that have been decoded so far."""
 
     def __init__(self, options, n_rows, order):
         self.options, self.order = options, order
@@ -354,7 +354,7 @@ class _Assignments:
         self.optimal, self.objective = np.zeros(n_rows, bool), np.full(n_rows, -np.inf)
 
     def decode(self, problem, state, n_done):
-        """Decode the beliefs of a state; after the first sweeps, of one in each window only."""
+        """Decode the beliefs of a state; after the first window, only once in a window."""
         if n_done > WINDOW_SWEEPS and n_done % WINDOW_SWEEPS:
             return
         labels = np.zeros_like(self.labels)
@@ -368,7 +368,7 @@ class _Assignments:
         self.optimal[better] = optimal[better]
 
     def result(self):
-        """Assignments in the given order of units, local maxima or not, and their exponents."""
+        """Return assignments in the given order of units, if local maxima, and exponents."""
         labels = np.empty_like(self.labels)
         labels[:, self.order] = self.labels
         return labels, self.optimal, self.objective
@@ -381,7 +381,7 @@ NONE_FOUND = (
 
 
 def graph_beliefs(options, units, solved, probability, single):
-    """The `GraphBeliefs` of rows; without the axis of rows if `single`."""
+    """Make the `GraphBeliefs` of rows; without the axis of rows if `single`."""
     dtype = units.model.dtype
     mean, var, tilts, labels = _units(units, solved.beliefs)
     labels = labels if solved.labels is None else solved.labels
@@ -432,7 +432,7 @@ class Solved(NamedTuple):
 
 
 def joined(parts):
-    """The rows of several `Solved`, one after another."""
+    """Concatenate the rows of several `Solved`."""
     if len(parts) == 1:
         return parts[0]
     record = {
@@ -446,7 +446,7 @@ def joined(parts):
 
 
 def reasons_by_elimination(units, is_best, result):
-    """Reason why each assignment is not reliable, "" if it is; None if elimination takes long."""
+    """Return why each assignment is not reliable, "" if it is; None if elimination takes long."""
     best = objective = np.atleast_1d(result.score)
     if not units.is_forest and not is_best.all():
         states = units.best_states(range(len(objective)))
@@ -457,17 +457,17 @@ def reasons_by_elimination(units, is_best, result):
 
 
 def all_right(answer):
-    """The check of rows that are exact."""
+    """Check exact rows: all are reliable."""
     return [""] * np.size(answer.converged)
 
 
 def _most_probable(units, beliefs):
-    """The most probable state of each unit."""
+    """Return the values of the most probable state of each unit."""
     return units.values_of(units.labels(beliefs))
 
 
 def question_of(units, mixed=None, stable=None):
-    """The check of `reliable` of sum-product."""
+    """Return the check behind `reliable` of sum-product."""
     if units.is_forest:
         return all_right
     clamp = np.full((1, units.model.n_units), np.nan) if units.clamp is None else units.clamp
@@ -476,7 +476,7 @@ def question_of(units, mixed=None, stable=None):
 
 
 def _messages(solved):
-    """How rows have ended, in words, and whether they have converged."""
+    """Return the messages of rows, and whether they have converged."""
     status = solved.record["status"]
     converged, message = is_converged(status), messages_of(status)
     if solved.objective is not None:
@@ -486,7 +486,7 @@ def _messages(solved):
 
 
 def _units(units, beliefs):
-    """Means, variances, tilts and the most probable state of each unit."""
+    """Return means, variances, tilts and the most probable state of each unit."""
     prior, pair = units.model.prior, two_values(units.model.prior)
     if pair is None:
         mean, var = units.moments(beliefs)
@@ -499,7 +499,7 @@ def _units(units, beliefs):
 
 
 def _tilts(units, beliefs):
-    """Tilts of the units, or None where some are neither groups nor two-valued."""
+    """Return tilts of the units, or None if some are neither groups nor two-valued."""
     unit, value, weight = units.states
     counts = np.bincount(unit)
     if counts.max() > 2:
@@ -515,7 +515,7 @@ def _tilts(units, beliefs):
 
 
 def _pairs(units, solved):
-    """Expected products of two-valued units, or probabilities of pairs of states."""
+    """Return expected products of two-valued units, or probabilities of pairs of states."""
     pairs, pair = solved.pairs, two_values(units.model.prior)
     if pairs is None or pair is None:
         return pairs
@@ -533,10 +533,10 @@ MAX_POWER_ITERATIONS = 200
 
 
 def spectral_radius(units):
-    """Upper bound of the spectral radius; 0 on a forest.
+    """Compute an upper bound of the spectral radius; 0 on a forest.
 
-    Between directed edges the matrix is A_(i->j),(k->i) = tanh(strength_ij) for k != j, with a
-    quarter of the largest J(a,b) + J(c,d) - J(a,d) - J(c,b).
+    The matrix between directed edges is A_(i->j),(k->i) = tanh(strength_ij) for k != j. The
+    strength is a quarter of the largest J(a,b) + J(c,d) - J(a,d) - J(c,b).
     """
     if units.is_forest:
         return 0.0
@@ -553,7 +553,7 @@ def spectral_radius(units):
 
 
 def radius_of_layers(weights):
-    """Upper bound of the spectral radius of two layers of {0, 1} units with such weights."""
+    """Compute an upper bound of the spectral radius of two layers of {0, 1} units."""
     strength = np.tanh(abs(weights.astype(np.float64)) / 4)
 
     def twice(x):
@@ -565,7 +565,7 @@ def radius_of_layers(weights):
 
 
 def _strengths(units):
-    """Strength of each edge: atanh of its largest contraction of messages."""
+    """Compute the strength of each edge: atanh of its largest contraction of messages."""
     first, tables = units.tables
     sizes = units.graph.n_states[units.graph.edges]
     strengths = np.zeros(len(sizes))
@@ -581,11 +581,11 @@ def _strengths(units):
 
 
 def perron_bound(product, x):
-    """Upper bound of the spectral radius of a matrix A without negative entries.
+    """Compute an upper bound of the spectral radius of a matrix A without negative entries.
 
     By Collatz and Wielandt, max (A x)_i / x_i is an upper bound for every positive x, so that it
-    holds after any number of power iterations. These make it close, slowly on trees (whose radius
-    is 0).
+    holds after any number of power iterations. These tighten it, slowly on trees (whose radius is
+    0).
     """
     bound = np.inf
     for _ in range(MAX_POWER_ITERATIONS):

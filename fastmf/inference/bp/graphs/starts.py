@@ -1,12 +1,12 @@
-"""Messages on a graph to start from, as they are returned, and states of large weight.
+"""Starting messages on a graph, the form in which messages are returned, likely states.
 
 Messages between two-valued units are returned as log-odds, other messages as logarithms of all
 states of the receiver, the largest of them 0, in the order of the kernels.
 
-States of large weight of a graph with cycles are reached by moves of many units at once: the most
-probable states of random units without a cycle, given all other units, are computed by dynamic
-programming (Hamze and de Freitas 2004 sample in this way), first with Gumbel noise in the fields,
-which falls to 0 (perturb and maximise, Papandreou and Yuille 2011), then without.
+Likely states of a graph with cycles are reached by moves of many units at once: the most probable
+states of a random induced forest, given all other units, are computed by dynamic programming (Hamze
+and de Freitas 2004 sample in this way), first with Gumbel noise in the fields, which falls to 0
+(perturb and maximise, Papandreou and Yuille 2011), then without noise.
 """
 
 import numpy as np
@@ -20,13 +20,13 @@ from fastmf.inference.bp.solutions import MIN_START_PROBABILITY, random_probabil
 from fastmf.kernels.bp.graphs import ForestMemory, forest_move
 from fastmf.priors._queries import two_values
 
-# Largest size of exponents from which states of starts are found, and of log-messages of states
-# that start: an impossible state may be possible with other fields.
+# Limit of |exponents| and of starting log-messages: with other fields, a state that is impossible
+# may become possible.
 FORBIDDEN = MAX_LOG_OF_PRODUCT[np.dtype(np.float64)]
 
 
 def checked_messages(init, units):
-    """Checked log-messages to start from, and the number of rows."""
+    """Check starting log-messages, and return them with the number of rows."""
     n = len(units.layout.edges)
     if two_values(units.model.prior) is None:
         n = int(units.graph.n_states[units.layout.order][units.layout.neighbours].sum())
@@ -35,12 +35,11 @@ def checked_messages(init, units):
 
 
 def first_messages(init, units, problem, shape):
-    """Messages of the kernels to start from: the given ones, or messages without preference."""
+    """Convert starting log-messages to messages of the kernels; neutral messages if None."""
     if init is None:
         return np.zeros(shape) if problem is not None else np.ones(shape)
     if problem is None:
-        # Odds of the messages between units with exponents K lie between exp(-2 |K|) and its
-        # inverse.
+        # Odds of messages between units with exponents K lie in [exp(-2 |K|), exp(2 |K|)].
         limit = np.abs(np.log(units.binary[0].exponentials))
         return np.exp(np.broadcast_to(np.clip(init, -limit, limit), shape), order="C")
     if shape[1] != init.shape[-1]:
@@ -52,14 +51,14 @@ def first_messages(init, units, problem, shape):
 
 
 def returned_messages(messages, units):
-    """Messages of the kernels as log-odds, if units are two-valued and have logarithms."""
+    """Convert messages of the kernels to log-odds, if they are logarithms of two-valued units."""
     if two_values(units.model.prior) is None or messages.shape[1] == len(units.layout.edges):
         return messages
     return messages[:, 1::2] - messages[:, ::2]
 
 
 def starts_of_graph(units, n_starts, rng):
-    """Log-messages of the given number of starts, the first without preference."""
+    """Draw log-messages of `n_starts` starts, the first neutral."""
     unit, value, weight = units.states
     field = np.clip((weight + value * units.field[:, unit])[0], -FORBIDDEN, FORBIDDEN)
     couplings = couplings_of(units, -FORBIDDEN)
@@ -79,12 +78,12 @@ def starts_of_graph(units, n_starts, rng):
 
 
 def _random_beliefs(units, n, rng):
-    """States at random, as probabilities of states of all units."""
+    """Draw random states, as probabilities of the states of all units."""
     sizes = units.graph.n_states
     if two_values(units.model.prior) is not None:
         p = random_probabilities(n, len(sizes), rng)
         return np.stack([1 - p, p], -1).reshape(n, 2 * len(sizes))
-    # Some starts prefer a label, so that phases are found that differ in all units.
+    # Some starts prefer a label, so that phases that differ in all units are reached.
     labels = np.arange(sizes.sum()) - np.repeat(units.first_state[:-1], sizes)
     preferred = rng.random((n, sizes.max())) * rng.integers(0, 2, (n, 1))
     noise = rng.random((n, len(labels))) + preferred[:, labels]
@@ -93,7 +92,7 @@ def _random_beliefs(units, n, rng):
 
 
 def messages_at(init, units):
-    """Log-messages of units in the states of an assignment, or of the one of an earlier result."""
+    """Return the log-messages of units in the states of an assignment or of an earlier result."""
     init = getattr(init, "assignment", init)
     prior = units.model.prior
     values = np.atleast_2d(checked_clamp(prior, init, "init"))
@@ -106,7 +105,7 @@ def messages_at(init, units):
 
 
 def messages_from(units, beliefs):
-    """Log-messages that units with such probabilities send to all neighbours."""
+    """Return the log-messages that units with these probabilities send to all neighbours."""
     problem, (edge, *states) = units.problem()[0], units.pairs
     labels = [x - units.first_state[units.graph.edges[edge, k]] for k, x in enumerate(states)]
     columns = [
@@ -121,23 +120,23 @@ def messages_from(units, beliefs):
 
 
 def couplings_of(units, smallest=-np.inf):
-    """Couplings of all states, at least the given value, as a symmetric sparse array."""
+    """Return the couplings of all states, at least `smallest`, as a symmetric sparse array."""
     n, (_, *states) = units.first_state[-1], units.pairs
     tables = np.maximum(units.tables[1], smallest)
     upper = scipy.sparse.csr_array((tables, tuple(states)), shape=(n, n))
     return (upper + upper.T).tocsr()
 
 
-# Moves of each row, all but the last eighth at a temperature that falls to 0; and the first
+# Moves of each row, of which the first 7/8 have a temperature that falls to 0; the first
 # temperature, relative to the exponents of a unit with its neighbours.
 N_MOVES, HOT = 500, 0.26
-# Slots of all rows together up to which all moves are made, and the same where states of large
-# weight are asked for, from some equal rows.
+# Slots of all rows beyond which fewer moves are made: in a search, and in `likely_state`, which
+# starts several equal rows.
 MAX_SLOTS, MAX_START_SLOTS, N_LIKELY_ROWS = 50_000, 10_000, 4
 
 
 def likely_state(problem):
-    """An assignment of large exponent of the first row, soon found; None if it is impossible."""
+    """Find an assignment of large weight for the first row quickly; None if it is impossible."""
     field = problem.field[0]
     labels = np.tile(first_largest(field, problem.first_state), (N_LIKELY_ROWS, 1))
     objective = np.full(N_LIKELY_ROWS, -np.inf)
@@ -147,7 +146,7 @@ def likely_state(problem):
 
 
 def forest_moves(problem, labels, objective, n_threads=None, max_slots=MAX_SLOTS):
-    """Better assignments of some rows, changed in place."""
+    """Improve the assignments of some rows in place."""
     n_rows, n_units = labels.shape
     n_slots = n_rows * len(problem.neighbours)
     if not n_rows:
@@ -160,7 +159,7 @@ def forest_moves(problem, labels, objective, n_threads=None, max_slots=MAX_SLOTS
     memory = ForestMemory(
         *np.zeros((4, n_workers, n_units), np.int64), np.zeros((n_workers, n_states))
     )
-    # The sum of the squares of the exponents of a unit with its neighbours, states averaged.
+    # Root of the sum of squared exponents of a unit with its neighbours, averaged over states.
     tables = np.where(np.isfinite(problem.tables), problem.tables, 0)
     n_values = max(len(tables), 1)
     hot = HOT * np.sqrt((tables**2).sum() / n_values * len(problem.neighbours) / n_units)
@@ -175,7 +174,7 @@ def forest_moves(problem, labels, objective, n_threads=None, max_slots=MAX_SLOTS
         result, new, order = now.copy(), np.empty(n_rows), rng.permutation(n_units)
         arguments = problem, order, noise, result, new, memory, np.zeros(2, np.int64)
         in_parallel(forest_move, arguments, n_workers)
-        # Equal ones are taken, too: they lead on.
+        # Moves to equal values are accepted, too: other states follow from them.
         taken = np.isfinite(new) & ((new >= values) | (not cold))
         now[taken], values[taken] = result[taken], new[taken]
         no_worse = values >= objective

@@ -1,24 +1,24 @@
 """Tree-reweighted belief propagation: random spanning trees, and upper bounds at any messages.
 
-Trees have a root, and all other units a parent. Where a graph has several components, its spanning
-forests take the place of trees.
+A tree has a root, and each other unit has a parent. If a graph has several components, spanning
+forests replace trees.
 
 log Z is convex in the parameters, so that it is at most the average of log Z_T over random trees T
 whose average parameters are the parameters of the graph. With edge probabilities rho and any
-log-messages u, trees of the parameters
+log-messages u, trees with the parameters
 
     h_i = f_i + sum_k rho_ki u_ki          J_ij / rho_ij - u_ij - u_ji
 
-have that average. Their entropies are sums over roots and over children given their parents,
+have this average. Their entropies are sums over roots and over children given their parents,
 which are concave, so that by Lagrange's duality (Globerson & Jaakkola 2007), with the probabilities
 r_i that i is a root and rho_k|i that k is a child of i,
 
     log Z <= sum_i r_i log sum_x exp(h_i(x) + sum_k rho_k|i (S_ki(x) - u_ki(x)) / r_i),
     S_ki = log sum_a exp(h_k(a) - u_ik(a) + J_ki / rho_ki).
 
-It holds for all messages. Where they have converged S - u does not depend on x, and the bound is
-the bound of tree-reweighted belief propagation (Wainwright, Jaakkola & Willsky 2005). At
-temperature 0 sums over states are maxima, and it bounds the exponent of the most probable states:
+It holds for all messages. If they have converged, S - u does not depend on x, and this is the bound
+of tree-reweighted belief propagation (Wainwright, Jaakkola & Willsky 2005). At temperature 0 sums
+over states become maxima, which bounds the exponent of the most probable states:
 
     max_x exponent(x) <= sum_i max_x [r_i h_i(x) + sum_k rho_k|i (S_ki(x) - u_ki(x))].
 """
@@ -32,7 +32,7 @@ from fastmf.inference.bp._options import MAX_BYTES
 from fastmf.inference.bp.graphs.units import adjacency, breadth_first, components
 from fastmf.inference.mean_field.lower_bound import SUM_ROUNDING
 
-# Vertices up to which trees are uniform, and random orders of the vertices of larger graphs.
+# Maximum number of vertices for uniform trees; number of random orders for larger graphs.
 MAX_DENSE, N_ORDERS = 2000, 8
 
 
@@ -49,11 +49,11 @@ class Trees(NamedTuple):
 
 
 def random_trees(edges, n_vertices):
-    """Random `Trees` in which the probability of every edge is above 0.
+    """Make random `Trees` in which each edge has a positive probability.
 
-    Uniform spanning trees have an edge with its effective resistance (Kirchhoff). In larger graphs,
-    but for complete ones, vertices choose their parents among the vertices that come before them in
-    one of `N_ORDERS` random orders.
+    In uniform spanning trees, the probability of an edge is its effective resistance (Kirchhoff).
+    In larger graphs, unless they are complete, each vertex chooses its parent among its earlier
+    neighbours in one of `N_ORDERS` random orders.
     """
     component, roots = components(adjacency(edges, n_vertices))
     if len(edges) == n_vertices - len(roots):  # a forest
@@ -70,10 +70,10 @@ def random_trees(edges, n_vertices):
 
 
 def _ordered(edges, n_vertices, component, number):
-    """Trees of an order in which each vertex but the first has a neighbour before it.
+    """Make trees from a breadth-first order, in which each non-root has an earlier neighbour.
 
     Each vertex chooses its parent among these with equal probabilities. Every choice is a tree, and
-    every edge can be chosen, by the later one of its vertices.
+    every edge can be chosen, by the later of its vertices.
     """
     _, roots = np.unique(component[np.argsort(number)], return_index=True)
     order = breadth_first(adjacency(number[edges], n_vertices), roots)
@@ -84,16 +84,16 @@ def _ordered(edges, n_vertices, component, number):
 
 
 def _uniform(edges, n_vertices, component):
-    """Uniform spanning trees with uniform roots, by the inverse of the Laplacian.
+    """Make uniform spanning trees with uniform roots, by the inverse of the Laplacian.
 
     With the root r grounded, i is the child of j with probability G_ii - G_ij (Wilson's algorithm);
-    averaged over r that is the difference of the same entries of the pseudo-inverse.
+    averaged over r this is the difference of the same entries of the pseudo-inverse.
     """
     laplacian = np.zeros((n_vertices, n_vertices))
     first, second = edges.T
     laplacian[first, second] = laplacian[second, first] = -1
     laplacian[np.diag_indices(n_vertices)] = -laplacian.sum(1)
-    # One on each pair of a component: the null space of the Laplacian, and no other change.
+    # Adding 1 to each pair of a component changes only the null space of the Laplacian.
     inverse = np.linalg.inv(laplacian + (component[:, None] == component))
     diagonal, both = inverse.diagonal(), inverse[first, second]
     child = np.stack([diagonal[first] - both, diagonal[second] - both], 1)
@@ -101,7 +101,7 @@ def _uniform(edges, n_vertices, component):
 
 
 def tree_bound(problem, child, root, messages):
-    """Upper bound of the log-partition of each row, or of its largest exponent."""
+    """Compute an upper bound of the log-partition, or of the largest exponent, of each row."""
     child_of_slot = child[problem.edges, problem.transposed.astype(int)]
     bounds = []
     for k, u in enumerate(messages):
@@ -113,7 +113,7 @@ def tree_bound(problem, child, root, messages):
 
 
 def _bound(problem, child, root, field, u):
-    """The bound of one row."""
+    """Compute the bound of one row."""
     first, sizes = problem.first_state[:-1], np.diff(problem.first_state)
     counts = np.diff(problem.first_entry)
     within = np.arange(len(u)) - np.repeat(problem.first_entry[:-1], counts)
@@ -136,17 +136,16 @@ def _bound(problem, child, root, field, u):
     top = np.maximum.reduceat(total, first)
     if problem.maximum or np.isneginf(top).any():
         return float(top.sum())
-    with np.errstate(divide="ignore", invalid="ignore"):  # units that are no root
+    with np.errstate(divide="ignore", invalid="ignore"):  # units that are never a root
         weights = np.exp((total - np.repeat(top, sizes)) / of_unit)
     logs = np.log(np.add.reduceat(weights, first))
     return float((top + np.where(root > 0, root * logs, 0)).sum())
 
 
 def chunks_of_slots(problem, slots=None, n_rows=1):
-    """Slots of tables of one shape, and for each slot the entries of a table (q, r).
+    """Yield slots whose tables have one shape (q, r), with indices of all their entries.
 
-    For the sender and for the receiver these are their states, and the messages that they receive
-    from each other.
+    For sender and receiver these are (states, messages received from the other one); then tables.
     """
     first, sizes = problem.first_state[:-1], np.diff(problem.first_state)
     senders = np.repeat(np.arange(len(first)), np.diff(problem.starts))
@@ -167,5 +166,5 @@ def chunks_of_slots(problem, slots=None, n_rows=1):
 
 
 def without(logs, messages):
-    """Logarithms of weights without a message; weights of zero stay."""
+    """Subtract a message from the logarithms of weights; weights of zero stay."""
     return np.subtract(logs, messages, out=np.full_like(logs, -np.inf), where=logs > -np.inf)

@@ -1,13 +1,12 @@
 """Units of a pairwise graph as the kernels see them: in breadth-first order, with their states.
 
-In this order the neighbours of a unit of a tree are its parent, before it, and its children, after
-it: sweeps from the last unit to the first and back are exact. It also brings neighbours close
-together in memory.
+In this order, the parent of a unit of a tree comes before it and its children after it, so that two
+sweeps, from the last unit to the first and back, are exact. Neighbours are also close in memory.
 
 Two-valued units x = middle + scale s / 2 have the exponents K s s' with K = J scale^2 / 4, and the
 odds exp(scale (field + middle sum_j J_ij)) of s = 1. All other discrete units have a table of
-exponents for each edge, as two-valued ones have for other algorithms than sum-product, and where
-products of their messages may not be numbers.
+exponents for each edge; so do two-valued units for algorithms other than sum-product, or if
+products of their messages may overflow.
 """
 
 from copy import copy
@@ -34,15 +33,15 @@ from fastmf.priors._protocol import contains, has_log_prob, n_units, parts_of
 from fastmf.priors._queries import binary_field, support, two_values
 from fastmf.priors._values import refuse_clamped
 
-# Largest sum of the exponents of a unit, beyond which little but rounding errors is left.
+# Largest sum of the exponents of a unit; beyond it rounding errors dominate.
 MAX_EXPONENT = 1e12
 
 
 class GraphUnits:
     """A BoltzmannMachine of discrete units with fields and clamps, as a graph.
 
-    `field` and `clamp`, of shape (1 or n_rows, n_units), are flat, and clamps NaN where units are
-    free; tilts exp(-precision x^2 / 2) are for tables of states. `n_rows` is None without rows.
+    `field` and `clamp` have shape (1 or n_rows, n_units), with NaN in `clamp` for free units; tilts
+    exp(-precision x^2 / 2) need tables of states. `n_rows` is None without rows.
     """
 
     def __init__(self, model, field=None, clamp=None):
@@ -63,7 +62,7 @@ class GraphUnits:
         self.layout = graph_layout(graph.edges, len(graph.n_states))
 
     def row(self, k):
-        """The same with the field and the clamps of one row only."""
+        """Select the field and the clamps of one row."""
         single = copy(self)
         single.__dict__.pop("binary", None)
         single.n_rows = None
@@ -84,7 +83,7 @@ class GraphUnits:
     def binary(self):
         """`BinaryProblem`, constants of the rows, and the largest sum of exponents of a unit.
 
-        None unless units are two-valued, and all products of messages are numbers.
+        None unless units are two-valued, and no product of messages overflows.
         """
         pair = two_values(self.model.prior)
         if pair is None:
@@ -100,7 +99,7 @@ class GraphUnits:
         constant = constant.sum() + middle * field.sum(1) + middle**2 * values.sum()
         constant = constant - log_odds.sum(1) / 2
         if self.clamp is not None:
-            # Fields that no neighbours outweigh take the place of the given ones.
+            # Fields of clamped units are replaced by fields that no neighbours outweigh.
             is_high, certain = self.clamp > middle, sizes - 2 * LOG_EPSILON
             constant = constant + np.where(is_high, log_odds - certain, 0).sum(1)
             certain = np.where(is_high, certain, -certain)
@@ -127,17 +126,17 @@ class GraphUnits:
 
     @property
     def states(self):
-        """For each state of each unit: its unit of the model, its value, and its log-weight."""
+        """Unit of the model, value and log-weight of each state of each vertex."""
         return self._states[1:]
 
     @computed_once
     def first_state(self):
-        """First state of each vertex and their number, as given."""
+        """First state of each vertex, in the given order, and the number of all states."""
         return np.append(0, np.cumsum(self.graph.n_states))
 
     @computed_once
     def state_order(self):
-        """Given number of each state in breadth-first order."""
+        """Index, in the given order, of each state in breadth-first order."""
         sizes = self.graph.n_states[self.layout.order]
         return _ranges(self.first_state[self.layout.order], sizes)
 
@@ -149,11 +148,11 @@ class GraphUnits:
 
     @computed_once
     def pairs(self):
-        """Edge and states of both units, as given, of each value of the tables."""
+        """Edge, and states of both units in the given order, of each value of the tables."""
         return Tables(self.graph.n_states, self.graph.edges, None, None).pairs()
 
     def log_weights(self):
-        """Log-weights of all states as given, (1 or n_rows, n_states); -inf of excluded ones."""
+        """Return log-weights of all states, (1 or n_rows, n_states); -inf for excluded states."""
         unit, value, weight = self.states
         field = weight + value * self.field[:, unit]
         if self.precision is not None:
@@ -164,12 +163,12 @@ class GraphUnits:
         return field
 
     def problem(self, probability=None):
-        """`StatesProblem` with probabilities of the edges, and the largest sum of exponents."""
+        """Make the `StatesProblem` for edge probabilities; return it and the largest exponents."""
         layout, sizes = self.layout, self.graph.n_states
         first_value, tables = self.tables
         n_edges, counts = len(sizes[self.graph.edges]), np.diff(first_value)
         probability = np.ones(n_edges) if probability is None else probability
-        with np.errstate(over="ignore"):  # told below
+        with np.errstate(over="ignore"):  # refused below
             divided = tables / np.repeat(probability, counts)
         largest = np.maximum.reduceat(divided, first_value[:-1]) if n_edges else np.zeros(0)
         shift = np.repeat(np.where(np.isfinite(largest), largest, 0), counts)
@@ -205,13 +204,13 @@ class GraphUnits:
         return problem, scale
 
     def beliefs(self, log_beliefs):
-        """Probabilities of all states as given, from logarithms in the order of the layout."""
+        """Return probabilities of all states, from logarithms in the order of the layout."""
         out = np.zeros_like(log_beliefs)
         out[:, self.state_order] = log_beliefs
         return self.normalised(out)
 
     def normalised(self, logs):
-        """Probabilities of all states from their logarithms; NaN for units without a state."""
+        """Normalise probabilities of states, given as logarithms; NaN for units without a state."""
         starts, sizes = self.first_state[:-1], self.graph.n_states
         top = np.maximum.reduceat(logs, starts, axis=1)
         x = np.exp(logs - np.repeat(np.where(np.isfinite(top), top, 0), sizes, axis=1))
@@ -219,7 +218,7 @@ class GraphUnits:
             return x / np.repeat(np.add.reduceat(x, starts, axis=1), sizes, axis=1)
 
     def moments(self, beliefs):
-        """Means and variances of the model's units from probabilities of states."""
+        """Compute means and variances of the model's units from probabilities of states."""
         unit, value, _ = self.states
         starts = np.flatnonzero(np.diff(unit, prepend=-1))
         mean = np.add.reduceat(beliefs * value, starts, axis=1)
@@ -230,11 +229,11 @@ class GraphUnits:
         return mean, np.where(one, mean * (1 - mean), var)
 
     def labels(self, beliefs):
-        """The most probable state of each unit."""
+        """Return the most probable state of each unit."""
         return first_largest(beliefs, self.first_state)
 
     def values_of(self, labels):
-        """Rows of data with these states: labels of groups, values of other units."""
+        """Convert labels of states to rows of data: labels of groups, values of other units."""
         if only_groups(self.model.prior):
             return labels
         pair = two_values(self.model.prior)
@@ -246,9 +245,9 @@ class GraphUnits:
     # --- sums over all states ---------------------------------------------------------------------
 
     def marginals(self, rows, max_entries, mode=False):
-        """The `Marginals` of some rows by elimination; None if their tables are large.
+        """Compute the `Marginals` of some rows by elimination; None if their tables are large.
 
-        With `mode`, the most probable state takes all the weight.
+        With `mode`, the most probable state has all the weight.
         """
         graph, fields, plans, out = self.graph, self.log_weights(), {}, []
         for k in rows:
@@ -260,7 +259,7 @@ class GraphUnits:
         return out
 
     def best_states(self, rows):
-        """Most probable labels of some rows, and their exponents; None if tables are large."""
+        """Return most probable labels of rows, and their exponents; None if tables are large."""
         if not is_small(self.graph, len(rows)):
             return None
         marginals = self.marginals(rows, MAX_ENTRIES / len(rows), mode=True)
@@ -271,7 +270,7 @@ class GraphUnits:
 
 
 def checked_clamp(prior, clamp, name="clamp"):
-    """Values of clamped units, flat, NaN where free; None where there are none."""
+    """Check values of clamped units; return one entry per unit, NaN where free, or None."""
     clamp = as_states(name, prior, clamp)
     clamp = check.rows(name, clamp, n_units(prior), np.float64, missing=True)
     if clamp is None or np.isnan(clamp).all():
@@ -286,7 +285,7 @@ def checked_clamp(prior, clamp, name="clamp"):
 
 
 def first_largest(values, first):
-    """The first of the largest values of each unit, whose values are first[i] to first[i + 1]."""
+    """Return the argmax of each unit i, whose values are first[i] to first[i + 1], ties first."""
     n_values, starts = values.shape[-1], first[:-1]
     top = np.repeat(np.maximum.reduceat(values, starts, axis=-1), np.diff(first), axis=-1)
     numbers = np.where(values == top, np.arange(n_values), n_values)
@@ -294,12 +293,12 @@ def first_largest(values, first):
 
 
 def sums_at_ends(edges, values, n):
-    """Sums of the values of the edges of each of n vertices."""
+    """Sum the values of the edges at each of n vertices."""
     return sum(np.bincount(side, values, n) for side in edges.T)
 
 
 def _ranges(starts, sizes):
-    """Concatenated ranges of integers with these starts and sizes."""
+    """Concatenate ranges of integers with these starts and sizes."""
     first = np.cumsum(sizes) - sizes
     return np.repeat(starts - first, sizes) + np.arange(sizes.sum())
 
@@ -307,7 +306,7 @@ def _ranges(starts, sizes):
 class GraphLayout(NamedTuple):
     """Order of the units of a graph, and slots of its messages as in `BinaryProblem`."""
 
-    order: np.ndarray  # given number of each unit in the order
+    order: np.ndarray  # index of each unit, in breadth-first order, in the given order
     slots: np.ndarray  # (n_edges, 2): where the first and the second unit of an edge send
     starts: np.ndarray
     neighbours: np.ndarray
@@ -342,25 +341,25 @@ def graph_layout(edges, n_vertices):
 
 
 def adjacency(edges, n_vertices):
-    """Adjacency matrix in the order of the edges, with entries 2 e and 2 e + 1 for edge e."""
+    """Make the adjacency matrix, with entries 2 e and 2 e + 1 for the directions of edge e."""
     n, units = 2 * len(edges), edges.astype(np.int32).ravel()
     columns = np.ones(n, np.int8), units, np.arange(n + 1, dtype=np.int32)
-    # SciPy sorts by counting, and searches graphs with weights of double precision.
+    # SciPy's conversion is a counting sort; its graph searches need float64.
     by_unit = scipy.sparse.csc_array(columns, shape=(n_vertices, n)).tocsr()
     parts = by_unit.indices.astype(np.float64), units[by_unit.indices ^ 1], by_unit.indptr
     return scipy.sparse.csr_array(parts, shape=(n_vertices, n_vertices))
 
 
 def components(graph):
-    """The component of each vertex, and the first vertex of each component."""
+    """Return the component of each vertex, and the first vertex of each component."""
     _, component = scipy.sparse.csgraph.connected_components(graph, directed=False)
     # Numbers of components ascend with their first vertices.
     return component, np.flatnonzero(np.diff(np.maximum.accumulate(component), prepend=-1))
 
 
 def breadth_first(graph, roots):
-    """Vertices in the order of a search from one vertex of each component."""
-    # One more vertex, next to the roots, from which all are searched.
+    """Order vertices by a breadth-first search from one root in each component."""
+    # The search starts from an additional vertex whose neighbours are the roots.
     n, indices = graph.shape[0], np.append(graph.indices, roots).astype(np.int32)
     starts = np.append(graph.indptr, len(indices)).astype(np.int32)
     searched = scipy.sparse.csr_array(
