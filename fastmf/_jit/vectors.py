@@ -1,7 +1,6 @@
 """LLVM vectors in emitted functions, whose sums stay in registers.
 
-From ordinary loop nests, LLVM makes code that stores the accumulators in memory, and that checks
-before each short loop whether arrays overlap.
+Code that LLVM makes of loop nests stores sums in memory, and checks whether arrays overlap.
 """
 
 from fastmf._jit.lazily import cgutils, ir

@@ -15,9 +15,9 @@ ROOT = PACKAGE.parent
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
     "lines": 54_389,
-    "lines of code": 33_842,
+    "lines of code": 33_839,
     "numeric constants": 279,
-    "lines of tests": 41_831,
+    "lines of tests": 41_810,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,

@@ -1,7 +1,7 @@
 """Sums and updates of indexed rows of a table, inside kernels.
 
-Up to `SUM_BYTES` of a sum stay in registers. The loops are emitted as LLVM vectors
-(`fastmf._jit.vectors`): rows are short, and ordinary loops would load and store the sum for each.
+The loops are emitted as LLVM vectors (`fastmf._jit.vectors`), with a part of the sum in half of the
+registers: rows are short, and ordinary loops would load and store the sum for each.
 """
 
 from functools import partial
@@ -11,11 +11,10 @@ import numpy as np
 from fastmf._jit.kernel import emitted, field
 from fastmf._jit.lazily import types
 from fastmf._jit.vectors import Vectors, integer, loop
+from fastmf.kernels.linear.product import VECTOR_BYTES
 
 # Numbers in a vector; the length of rows must be a multiple of it.
 LANES = 8
-# Bytes of a sum that are held in registers: half of the registers of AVX2.
-SUM_BYTES = 256
 
 
 def add_rows(total, table, numbers, first, last, sign):
@@ -58,7 +57,7 @@ def _emit(function, is_sum):
                 for total, column in zip(sums, columns[: len(sums)], strict=True):
                     vectors.store(total, of_row, column)
 
-            n_vectors, part = SUM_BYTES // (LANES * vectors.item_bytes), integer(0)
+            n_vectors, part = VECTOR_BYTES // vectors.item_bytes, integer(0)
             while n_vectors:
                 end = builder.sdiv(length, integer(n_vectors * LANES))
                 loop(builder, part, end, partial(emit_part, n_vectors))

@@ -317,9 +317,8 @@ class SymmetricObjective:
     def _collect(self, by_field, gradient):
         """Set minus the gradient by coordinates, given `tables` and the gradient by the field.
 
-        In a tile of blocks p, r: -scale * (G_pr + G_rp' - f_r g_p' - g_r f_p' - l2 J_pr), where f
-        are the frequencies of states, by which couplings are centred, and g is the gradient by the
-        field.
+        In a tile of blocks p, r: -scale * (G_pr + G_rp' - f_r g_p' - g_r f_p' - l2 J_pr), with the
+        frequencies f, by which couplings are centred, and the centred gradient g by the field.
         """
         by_field = self.layout.zero_sum(by_field)
         f, g = self.f, self.layout.to_blocks(self.centring * by_field)
