@@ -14,10 +14,10 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 54_389,
-    "lines of code": 33_839,
+    "lines": 54_388,
+    "lines of code": 33_842,
     "numeric constants": 279,
-    "lines of tests": 41_810,
+    "lines of tests": 41_812,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,

@@ -505,17 +505,13 @@ class HeldUnits:
 
     def _units(self, row):
         """Return the free units with the largest couplings, weighted by variances."""
-        squares = with_entries(self.graph.couplings, _finite_square)
+        largest = np.finfo(float).max ** 0.25
+        squares = with_entries(self.graph.couplings, lambda w: np.minimum(abs(w), largest) ** 2)
         # Not 0, so that units that seem certain are held if there are no others.
         var = np.where(row.clamped[0], 0, np.maximum(row.var[0], np.finfo(float).eps ** 2))
         strength = np.add.reduceat(var * (squares @ var), self.starts)
         order = np.argsort(-strength, kind="stable")[: max(self.n_held, MIN_HELD)]
         return order[strength[order] > 0]
-
-
-def _finite_square(w):
-    largest = np.finfo(float).max ** 0.25
-    return np.square(np.clip(w, -largest, largest))
 
 
 class AdaptiveTap:

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.sparse import csr_array, diags_array
 
 from fastmf._common.rows import is_incomplete, is_sparse
+from fastmf._common.warning import warn_user
 from fastmf.inference.missing.layered import incomplete_rows
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.learning.training.trainer import FIRST_SWEEPS
@@ -93,6 +94,13 @@ def scaling_of(independent, model, sparse, centred=True):
     Without `centred`, the data are not transformed.
     """
     offset, scale = units_of_measurement(independent)
+    # The terms field x and precision x^2 / 2 cancel, with this rounding error in nats.
+    far = np.finfo(np.float64).eps * np.square(offset / scale) > 0.1
+    if far.any():
+        warn_user(
+            f"columns {np.flatnonzero(far)} of X have means of ten million standard deviations or "
+            "more, which makes scores and imputed values inexact: subtract a constant first."
+        )
     if sparse or not centred or not has_tilts(model.layers[1]):
         offset = 0 * offset
     hidden = tuple(map(scale_of_hidden, model.layers[1:]))

@@ -138,7 +138,8 @@ class GraphUnits:
     def state_order(self):
         """Index, in the given order, of each state in breadth-first order."""
         sizes = self.graph.n_states[self.layout.order]
-        return _ranges(self.first_state[self.layout.order], sizes)
+        starts = self.first_state[self.layout.order] - (np.cumsum(sizes) - sizes)
+        return np.repeat(starts, sizes) + np.arange(sizes.sum())
 
     @computed_once
     def tables(self):
@@ -295,12 +296,6 @@ def first_largest(values, first):
 def sums_at_ends(edges, values, n):
     """Sum the values of the edges at each of n vertices."""
     return sum(np.bincount(side, values, n) for side in edges.T)
-
-
-def _ranges(starts, sizes):
-    """Concatenate ranges of integers with these starts and sizes."""
-    first = np.cumsum(sizes) - sizes
-    return np.repeat(starts - first, sizes) + np.arange(sizes.sum())
 
 
 class GraphLayout(NamedTuple):
