@@ -46,7 +46,7 @@ from fastmf.priors._scaling import by_log_precision, is_real
 from fastmf.priors._values import sparse_or_states, states
 
 # Options of the mean-field solutions given data for the log-likelihood after each epoch.
-MONITOR = {"tol": 1e-4, "max_iter": 200, "most": 4 * MAX_SUMMED_STATES}
+MONITOR = {"tol": 1e-4, "max_iter": 200, "max_work": 4 * MAX_SUMMED_STATES}
 # Steps of annealing for the log-partition after each epoch.
 MONITOR_STEPS = 50
 
