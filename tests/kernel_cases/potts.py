@@ -52,7 +52,6 @@ def value_arguments(size, dtype, *, n_states):
 
 
 _CLOSE = {"float64": 1e-11, "float32": 3e-4}
-# Two states and many, which are added up in parts.
 CASES = [
     *(
         Case("pseudo_likelihood.potts.value_and_gradient", name,
