@@ -505,7 +505,7 @@ class HeldUnits:
 
     def _units(self, row):
         """Return the free units with the largest couplings, weighted by variances."""
-        largest = np.finfo(float).max ** 0.25
+        largest = np.finfo(float).max ** 0.25  # sums of products of squares stay finite
         squares = with_entries(self.graph.couplings, lambda w: np.minimum(abs(w), largest) ** 2)
         # Not 0, so that units that seem certain are held if there are no others.
         var = np.where(row.clamped[0], 0, np.maximum(row.var[0], np.finfo(float).eps ** 2))

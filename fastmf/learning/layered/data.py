@@ -94,12 +94,12 @@ def scaling_of(independent, model, sparse, centred=True):
     Without `centred`, the data are not transformed.
     """
     offset, scale = units_of_measurement(independent)
-    # The terms field x and precision x^2 / 2 cancel, with this rounding error in nats.
-    far = np.finfo(np.float64).eps * np.square(offset / scale) > 0.1
-    if far.any():
+    # The terms field x and precision x^2 / 2 cancel: rounding errors of a row, in nats.
+    errors, limit = np.finfo(np.float64).eps * np.square(offset / scale), 0.1 / len(scale)
+    if errors.mean() > limit:
         warn_user(
-            f"columns {np.flatnonzero(far)} of X have means of ten million standard deviations or "
-            "more, which makes scores and imputed values inexact: subtract a constant first."
+            f"columns {np.flatnonzero(errors > limit)} of X are so far from zero that scores are "
+            f"wrong by {errors.sum():.1g} nats a row, and imputed values too: subtract a constant."
         )
     if sparse or not centred or not has_tilts(model.layers[1]):
         offset = 0 * offset

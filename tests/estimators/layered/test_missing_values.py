@@ -255,8 +255,9 @@ def test_single_precision_far_from_zero():
     X[0, 1] = np.nan
     for rows in (X, X.tolist(), pytest.importorskip("pandas").DataFrame(X)):
         np.testing.assert_array_equal(np.asarray(single.impute(rows))[:, 0], X[:, 0])
-    with pytest.warns(UserWarning, match=r"columns \[0\] of X .* subtract a constant"):
-        mf.GeneralizedRBM(2, **options).fit(X + [2.0**32, 0])
+    mf.GeneralizedRBM(2, **options).fit(X + [5.5e8, 0])
+    with pytest.warns(UserWarning, match=r"columns \[0\] of X .* 0.1 nats .* subtract a constant"):
+        mf.GeneralizedRBM(2, **options).fit(X + [7.5e8, 0])
 
 
 def test_results_do_not_depend_on_threads():

@@ -93,8 +93,7 @@ def test_phases_of_unequal_couplings(monkeypatch):
 @pytest.mark.parametrize("kind", ["ising", "bernoulli"])
 def test_phases_have_the_shares_of_the_machine(kind):
     """Complete graphs of spins in a weak field, summed over the number of spins that are up."""
-    n, J, field = 30, 2.4 / 30, 0.02
-    up = np.arange(n + 1)
+    n, J, field, up = 30, 2.4 / 30, 0.02, np.arange(31)
     logs = np.log(comb(n, up)) + J * (2 * up - n) ** 2 / 2 + field * (2 * up - n)
     right = np.exp(logs - np.logaddexp.reduce(logs)) @ (up > n / 2)
     couplings, units = J * (1 - np.eye(n)), mf.Ising(np.full(n, field))
