@@ -5,7 +5,7 @@ import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from itertools import pairwise
+from itertools import pairwise, product
 from multiprocessing import get_context
 
 import numpy as np
@@ -17,7 +17,7 @@ from fastmf.cli import _options
 
 _RNG = np.random.default_rng(0)
 BITS = (_RNG.random((20, 5)) < 0.5).astype("float32")
-NORMALS, LABELS = _RNG.normal(size=(6, 9)), _RNG.integers(0, 3, (9, 4))
+NORMALS, LABELS = _RNG.normal(size=(60, 80)), _RNG.integers(0, 3, (9, 4))
 
 
 def layered(n_layers=2, dtype="float64"):
@@ -65,9 +65,9 @@ def conditional(dtype="float32", **options):
 
 def linear(estimator, dtype, **options):
     """Fit a linear estimator with fewer features than samples and with more, and predict."""
-    for n_features in (2, 9):
-        X = NORMALS[:, :n_features].astype(dtype)
-        estimator.fit(X, np.arange(6) % 2).predict(X, **options)
+    for n_features, order in product((2, 80), "CF"):  # frames are often in Fortran order
+        X = NORMALS[:, :n_features].astype(dtype, order)
+        estimator.fit(X, X[:, :4].sum(1) > 0).predict(X, **options)
 
 
 def spins(solver="bslm"):
@@ -88,8 +88,9 @@ def spins_with_errors():
 
 
 def potts():
-    """Fit a `PottsMachine`, and weigh sequences."""
-    mf.PottsMachine(l2=0.1).fit(LABELS)
+    """Fit a `PottsMachine` by both objectives, draw from it, and weigh sequences."""
+    mf.PottsMachine(l2=0.1).fit(LABELS).sample(2, n_sweeps=1, random_state=0)
+    mf.PottsMachine(l2=0.1, solver="likelihood", max_iter=2).fit(LABELS)
     mf.datasets.sequence_weights(LABELS)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 
 from fastmf._common.arguments import count, flag, generator, number, one_of, real_array, row_weights
 from fastmf._threads.workers import in_parallel, workers_for
+from fastmf.kernels.linear.product import new_work
 from fastmf.kernels.sampling.effective_couplings import effective_couplings as fill
 from fastmf.learning.pseudo_likelihood.potts.couplings import average_product_corrected, norms
 from fastmf.models import RBM
@@ -222,9 +223,12 @@ def effective_couplings(model, X, *, n_background=50, sample_weight=None, n_thre
     states = starts[:-1] + as_labels(visible, flat[chosen])
     out, weights = np.zeros((model.n_visible, model.n_visible)), model.weights
     units = units_of(model.hidden, model.dtype, ("log_partition",))
-    arguments = units, weights, starts, flat[chosen] @ weights, states, np.zeros(1, np.int64), out
     work = 10 * n * out.size * model.n_hidden // 2
-    in_parallel(fill, arguments, workers_for(visible.n_groups, work, n_threads))
+    n_workers = workers_for(visible.n_groups, work, n_threads)
+    memory = new_work(np.zeros((n_workers, 5, model.n_hidden), model.dtype))
+    arguments = units, weights, starts, flat[chosen] @ weights, states, memory, out
+    in_parallel(fill, arguments, n_workers)
+    out /= n
     fields = np.zeros(model.n_visible)
     couplings, _ = in_gauge(out + out.T, fields, visible.sizes, "zero-sum")
     if (visible.sizes == visible.sizes[0]).all():

@@ -115,7 +115,8 @@ warnings.simplefilter("ignore")  # of fits that do not converge
 rng = np.random.default_rng(0)
 X = (rng.random((60, 12)) < 0.4).astype(float)
 couplings = triu(random_array((50, 50), density=0.1, rng=rng), 1)
-labels = X @ rng.normal(size=12) + rng.normal(size=60)
+labels, wide = X @ rng.normal(size=12) + rng.normal(size=60), rng.normal(size=(40, 90))
+answers = rng.integers(0, 3, (60, 9))
 calls = {
     "tap": lambda: mf.tap(
         mf.RBM(rng.normal(size=(12, 7)), mf.Bernoulli(np.zeros(12)), mf.Bernoulli(np.zeros(7))), X
@@ -127,7 +128,13 @@ calls = {
     "ConditionalRBM": lambda: mf.ConditionalRBM(7, random_state=0).fit(X, X[:, :6]).predict(X),
     "SpikeSlabRegressor": lambda: mf.SpikeSlabRegressor().fit(X, labels).predict(X),
     "FullyVisibleBoltzmannMachine": lambda: mf.FullyVisibleBoltzmannMachine().fit(2 * X - 1),
-    "PottsMachine": lambda: mf.PottsMachine().fit(rng.integers(0, 3, (60, 9))),
+    "PottsMachine": lambda: mf.PottsMachine().fit(answers),
+    "frames": lambda: mf.SpikeSlabRegressor().fit(np.asfortranarray(wide), wide[:, 0]),
+    "SpikeSlabClassifier": lambda: mf.SpikeSlabClassifier().fit(wide, wide[:, :4].sum(1) > 0),
+    "chains": lambda: mf.PottsMachine(solver="likelihood", max_iter=5).fit(answers),
+    "effective_couplings": lambda: mf.evaluation.effective_couplings(
+        mf.GeneralizedRBM(3, visible="categorical", random_state=0).fit(answers).model_, answers
+    ),
 }
 for name, call in calls.items():
     call()

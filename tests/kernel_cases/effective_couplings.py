@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 
+from fastmf.kernels.linear.product import new_work
 from fastmf.priors._compiled import units_of
 from kernel_cases.case import Case
 from kernel_cases.machines import rbm
@@ -18,7 +19,8 @@ def arguments(size, dtype, rows=None):
     fields = model.weights[states].sum(1)
     return (
         *(units_of(model.hidden, dtype, ("log_partition",)), model.weights, starts, fields),
-        *(states, np.zeros(1, np.int64), np.zeros((size.n_visible, size.n_visible))),
+        *(states, new_work(np.zeros((8, 5, model.n_hidden), dtype))),
+        np.zeros((size.n_visible, size.n_visible)),
     )
 
 

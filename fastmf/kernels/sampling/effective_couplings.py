@@ -2,13 +2,14 @@
 
 With the field I of a row on the hidden units that leaves out two groups,
 
-    f(a, b) = mean over rows of sum_j log Z_j(I_j + W_aj + W_bj)
+    f(a, b) = sum over rows and j of log Z_j(I_j + W_aj + W_bj)
 
 is the joint contribution of the states a and b of these groups.
 """
 
 import numpy as np
 
+from fastmf._jit.intrinsics import fetch_and_increment, row
 from fastmf._jit.kernel import kernel
 from fastmf._threads.workers import next_task, stopped
 from fastmf.priors._compiled import tilted_log_partition
@@ -34,12 +35,15 @@ def _add_row(units, base, w_i, w_j, scratch, block):
             block[a, b] += total
 
 
-@kernel
-def effective_couplings(units, weights, starts, fields, states, queue, out):
-    """Average log-partitions of the hidden units for each pair of states of two groups."""
+@kernel(views=True)
+def effective_couplings(units, weights, starts, fields, states, work, out):
+    """Add log-partitions of the hidden units to `out`, for each pair of states of two groups."""
     n_groups, n_rows, n_hidden = states.shape[1], fields.shape[0], weights.shape[1]
-    scratch, base = np.zeros((4, n_hidden), weights.dtype), np.empty(n_hidden, weights.dtype)
-    i = next_task(queue)
+    memory, queue = work
+    worker = fetch_and_increment(row(queue, (1,), 1))
+    if worker >= memory.shape[0]:
+        return
+    scratch, base, i = memory[worker, 1:], memory[worker, 0], next_task(queue)
     while i < n_groups:
         of_i = slice(starts[i], starts[i + 1])
         for pair in range((n_groups - i - 1) * n_rows):
@@ -51,5 +55,4 @@ def effective_couplings(units, weights, starts, fields, states, queue, out):
             for k in range(n_hidden):
                 base[k] = fields[r, k] - own_i[k] - own_j[k]
             _add_row(units, base, weights[of_i], weights[of_j], scratch, out[of_i, of_j])
-        out[of_i] /= n_rows
         i = next_task(queue)

@@ -3,8 +3,8 @@
 from fastmf.reference.units import log_partition
 
 
-def effective_couplings(units, weights, starts, fields, states, queue, out):
-    """Compute mean log-partitions of hidden units for each pair of states of two groups."""
+def effective_couplings(units, weights, starts, fields, states, work, out):
+    """Compute sums of log-partitions of hidden units for each pair of states of two groups."""
     n_groups = states.shape[1]
     for i in range(n_groups):
         for j in range(i + 1, n_groups):
@@ -12,4 +12,4 @@ def effective_couplings(units, weights, starts, fields, states, queue, out):
             base = fields - weights[states[:, i]] - weights[states[:, j]]
             tilts = base[:, None, None] + weights[first][:, None] + weights[second]
             values = log_partition(units.prior, tilts, tilts.dtype.type(0))
-            out[first, second] = values.sum(-1, dtype=float).mean(0)
+            out[first, second] = values.sum(-1, dtype=float).sum(0)
