@@ -24,7 +24,6 @@ NAMES = [
     "bp.belief_propagation.belief_propagation-mixed",
     "bp.belief_propagation.exponentials-weights",
     "bp.belief_propagation.pair_beliefs-rows",
-    "ep.linear_model.whitened_columns-with_directions",
     "bp.local_search.climb-marginal",
     "bp.local_search.climb-joint",
     "pseudo_likelihood.binary.residuals-plain",

@@ -19,7 +19,6 @@ FAMILIES = (
     "bp_groups",
     "convergence",
     "hamming",
-    "linear_model",
     "layers",
     "local_search",
     "ordinal",

@@ -5,7 +5,6 @@ With D = diag(1 / t2) and B = s2 I + X D X', the covariance of the data,
     A^-1 = D - D X' B^-1 X D
 """
 
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -13,17 +12,20 @@ from numpy.linalg import LinAlgError
 from scipy.linalg.blas import dtrmm
 
 from fastmf._common.linalg import inverse_factor
-from fastmf._threads.workers import VECTOR_SPEED, for_each, in_parallel, workers_for
+from fastmf._threads.workers import VECTOR_SPEED, for_each, workers_for
 from fastmf.inference.gaussian.dense import Dense, GaussianMoments, GaussianSide, with_zeros
-from fastmf.kernels.ep.linear_model import whitened_columns
-from fastmf.kernels.linear.product import product_address
 
 # Number of entries of X that are converted to double precision at a time.
-ENTRIES_AT_A_TIME = 1 << 16
+ENTRIES_AT_A_TIME = 1 << 18
 # Largest number of parts of the columns whose products are summed separately, and of threads.
 MAX_PARTS = 8
 # Fraction of the precision of the data below which a site has low precision: see `LowRank`.
 LOW_PRECISION = 1e-6
+
+
+def slices(n, width):
+    """Divide n columns into slices of a width."""
+    return [slice(k, min(k + width, n)) for k in range(0, n, width)]
 
 
 class LowRank(GaussianSide):
@@ -48,10 +50,11 @@ class LowRank(GaussianSide):
 
     def _prepared_squares(self):
         """Divide the columns into chunks, and return their sums of squares."""
-        X, width = self.X, max(64, 2 * self.n_rows, ENTRIES_AT_A_TIME // self.n_rows // 64 * 64)
-        bounds = [*range(0, self.n_units, width), self.n_units]
-        self.chunks = [slice(*ends) for ends in pairwise(bounds)]
-        self._workspace = np.empty((self.n_rows, width))
+        X, width = self.X, max(64, ENTRIES_AT_A_TIME // self.n_rows // 64 * 64)
+        self.pieces = slices(self.n_units, width)
+        self.max_workers = len(self.pieces)
+        self.chunks = slices(self.n_units, max(width, 2 * self.n_rows))
+        self._workspace = np.empty((self.n_rows, self.chunks[0].stop))
         # The number of sums does not depend on the number of threads, so that results do not.
         self.n_parts = min(MAX_PARTS, self.n_units // (4 * self.n_rows) + 1)
         squares = np.empty(self.n_units)
@@ -87,18 +90,19 @@ class LowRank(GaussianSide):
         return B
 
     def whitened_columns(self, whiten, directions, z, offset):
-        """Compute sums of squares of the whitened columns of X, and their products with z.
+        """Compute sums of squares of the whitened columns of X, and their products with z."""
+        out = np.empty((2, self.n_units))
 
-        See `fastmf.kernels.ep.linear_model.whitened_columns`.
-        """
-        n, d = self.n_rows, self.n_units
-        out = np.empty((2, d))
-        n_workers = workers_for(
-            d // 64 + 1, (n // 2 + len(offset)) * n * d // VECTOR_SPEED, self.n_threads
-        )
-        queue, address = np.zeros(1, np.int64), product_address(np.float64)
-        arguments = address, self.X, whiten, directions, z, offset, queue, out
-        in_parallel(whitened_columns, arguments, n_workers)
+        def fill(units):
+            columns = np.array(self.X[:, units], np.float64, order="C")
+            along = directions @ columns
+            white = dtrmm(1.0, whiten.T, columns.T, side=1, overwrite_b=1)
+            squares = np.einsum("ji,ji->j", white, white)
+            out[0, units] = squares - np.einsum("ij,ij->j", along, along)
+            out[1, units] = white @ z - offset @ along
+
+        work = (self.n_rows // 2 + len(offset)) * self.n_rows * self.n_units // VECTOR_SPEED
+        for_each(fill, self.pieces, workers_for(self.max_workers, work, self.n_threads))
         return out
 
     def predict(self, w):
@@ -269,20 +273,10 @@ class StoredLowRank(LowRank):
     """`LowRank` of `StoredColumns`: the same sums, over chunks of converted columns."""
 
     def _prepared_squares(self):
-        self.chunks, self.n_parts = self.X.chunks(), 1  # several sums may take more memory than X
+        self.chunks = self.pieces = self.X.chunks()
+        self.n_parts = self.max_workers = 1  # more memory is needed for several at a time
         return self.X.squares()
 
     def chunk(self, units):
         """Convert some columns of X to double precision."""
         return self.X[:, units]
-
-    def whitened_columns(self, whiten, directions, z, offset):
-        """Compute sums of squares of the whitened columns of X, and their products with z."""
-        out = np.empty((2, self.n_units))
-        for units in self.chunks:
-            columns = self.chunk(units)
-            white, along = whiten @ columns, directions @ columns
-            squares = np.einsum("ij,ij->j", white, white)
-            out[0, units] = squares - np.einsum("ij,ij->j", along, along)
-            out[1, units] = z @ white - offset @ along
-        return out

@@ -88,8 +88,8 @@ def test_a_prior_of_the_users_own():
 
 def test_number_of_threads_does_not_matter(monkeypatch):
     model, _ = problem(40, 22000, inclusion_probability=1e-3)
-    crews, run = [], low_rank.in_parallel
-    monkeypatch.setattr(low_rank, "in_parallel", lambda *a: crews.append(a[-1]) or run(*a))
+    crews, run = [], low_rank.for_each
+    monkeypatch.setattr(low_rank, "for_each", lambda *a: crews.append(a[-1]) or run(*a))
     one = mf.expectation_propagation(model, max_iter=3, n_threads=1)
     two = mf.expectation_propagation(model, max_iter=3, n_threads=2)
     np.testing.assert_array_equal(one.sites, two.sites)
