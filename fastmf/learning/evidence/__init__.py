@@ -281,14 +281,14 @@ class FixedPoints(NamedTuple):
         return all(result.converged for result in self.results)
 
 
-def fixed_points(task, hyperparameters, starts=None, *, robust=True, n_threads=None):
-    """Compute fixed points of all parts, starting from given ones if there are any.
+def fixed_points(task, hyperparameters, starts=None, *, robust=True, **options):
+    """Compute fixed points of all parts, starting from given ones; options are of the solver.
 
     Without `robust`, return log-evidence -inf as soon as a part does not converge.
     """
     results, n_groups = [], len(hyperparameters.log_odds)
     gradient, solve = np.zeros(2 + n_groups), robust_solution if robust else solution_from
-    options = {"schedule": "auto", "max_iter": MAX_EP_ITER, "n_threads": n_threads}
+    options = {"schedule": "auto", "max_iter": MAX_EP_ITER} | options
     for part, start in zip(task.parts, starts or [None] * len(task.parts), strict=True):
         model = part.model(hyperparameters)
         options["tol"] = search_tolerance(part.X, hyperparameters.noise_variance)

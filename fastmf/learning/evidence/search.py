@@ -26,6 +26,8 @@ EVIDENCE_TOL = 2e-3
 # are too long for a warm start. The noise is approached from above, by steps that are too short;
 # see `curvature_by_noise`.
 SMALLEST_SHARE = 0.1
+# Parallel iterations of a trial point, as long as all points have had fixed points.
+MAX_PARALLEL_ITER = 20
 # Bounds of the search, relative to the variance of y; for the slab, this is divided by the mean
 # square of the features. Beyond them the evidence is flat, or the noise is within rounding errors.
 # The prior inclusion is at least 1 / (10 n_features).
@@ -83,7 +85,7 @@ class _Search:
         self.bounds = bounds_of(task, len(start.log_odds))
         values = np.append(np.log([start.noise_variance, start.slab_variance]), start.log_odds)
         self.start = np.where(self.free, np.clip(values, *self.bounds.T), values)
-        self.best, self._results = None, results
+        self.best, self._results, self._descends = None, results, False
         self._n_of_groups = np.bincount(task.groups, minlength=len(start.log_odds))
 
     def hyperparameters(self, x):
@@ -100,9 +102,15 @@ class _Search:
         values, best = self.hyperparameters(x), self.best
         starts = self._results if best is None else best.results
         options = {"robust": best is None, "n_threads": self._n_threads}
+        # A descent takes up to a hundred times as long as parallel steps, and the first trial
+        # without a fixed point is mostly too far away: only later, shorter steps need descents.
+        if best is not None and not self._descends:
+            options |= {"schedule": "parallel", "max_iter": MAX_PARALLEL_ITER}
         point = fixed_points(self._task, values, starts, **options)
         if best is not None and not point.converged:
+            self._descends = True
             return SearchPoint(np.inf)
+        self._descends |= any(one.schedule == "convergent" for one in point.results)
         changed = best is not None and not same_blocks(best.results, point.results)
         self._task = with_blocks_of(self._task, point.results)
         gradient = point.gradient

@@ -9,6 +9,7 @@ from scipy.special import expit, logsumexp
 from scipy.stats import beta, cauchy, lognorm
 
 import fastmf as mf
+from fastmf.inference.ep import schedules
 from fastmf.learning.evidence import (
     Classification,
     Hyperparameters,
@@ -233,6 +234,15 @@ def test_learned_values_are_a_maximum_and_near_the_truth():
     assert abs(np.log(best.noise_variance / 0.25)) < 0.3
     assert abs(np.log(best.slab_variance / 2)) < 0.8
     assert abs(1 / (1 + np.exp(-best.log_odds[0])) - 0.3) < 0.15
+
+
+def test_trials_too_far_away_take_no_descent(monkeypatch):
+    monkeypatch.setattr(schedules, "descend", lambda *arguments: pytest.fail("a slow descent"))
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(30, 200))
+    y = 3 * X[:, 0] - 2 * X[:, 1] + X[:, 2] + 0.1 * rng.normal(size=30)
+    fitted = mf.SpikeSlabRegressor().fit(X, y)
+    np.testing.assert_allclose(fitted.coef_[:3], [3, -2, 1], atol=0.1)
 
 
 @pytest.mark.parametrize("n_free", [30, 200])
