@@ -36,7 +36,6 @@ from fastmf.kernels.pseudo_likelihood import hamming
 from fastmf.kernels.pseudo_likelihood import potts as potts_kernels
 from fastmf.kernels.pseudo_likelihood.potts import LOW_FIELD, POSITIONS, PottsRows, aligned
 from fastmf.learning.pseudo_likelihood.graph import coupled_units
-from fastmf.learning.pseudo_likelihood.rows import distinct
 from fastmf.models._gauge import PositionStates
 
 # --- places of states, and orders of rows ---------------------------------------------------------
@@ -159,7 +158,7 @@ def spanning_order(labels, n_threads=None):
 
 
 class PottsData:
-    """Distinct weighted rows of labels in the order of `spanning_order`.
+    """Weighted rows of labels, which should be distinct, in the order of `spanning_order`.
 
     Labels (n_rows, n_groups) are negative if absent.
     """
@@ -168,7 +167,6 @@ class PottsData:
         self.n_threads = n_threads
         labels = np.maximum(labels, -1)
         labels = labels.astype(np.int8 if max(sizes) < 127 else np.int16)
-        labels, weights, _ = distinct(labels, np.asarray(weights, float))
         order, self.parents, self.forests = spanning_order(labels, n_threads)
         self.labels, self.weights = labels[order], weights[order]
         self.total = float(weights.sum())
