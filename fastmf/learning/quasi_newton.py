@@ -111,25 +111,30 @@ def _updated(hessian, step, change):
 # --- L-BFGS ---------------------------------------------------------------------------------------
 
 
-def direction_of(gradient, steps, changes):
-    """Return the L-BFGS inverse Hessian times a gradient (two-loop recursion, Nocedal 1980)."""
-    pairs = [(s, y, s @ y) for s, y in zip(steps, changes, strict=True) if is_convex(s, y)]
-    factors, direction = [], gradient.copy()
-    for s, y, curvature in reversed(pairs):
-        factors.append(s @ direction / curvature)
-        direction -= factors[-1] * y
-    if pairs:
-        direction *= curvature_scale(*pairs[-1][:2])
-    for (s, y, curvature), factor in zip(pairs, reversed(factors), strict=True):
-        direction += (factor - y @ direction / curvature) * s
+def direction_of(gradient, steps, changes, products=None, last=-1):
+    """Return the L-BFGS inverse Hessian times a gradient (Byrd, Nocedal & Schnabel 1994).
+
+    `products` are those of changes with steps that are no later, zero for other steps, and of
+    changes with changes. By default they are computed for pairs in the order of time.
+    """
+    if not len(steps):
+        return gradient.copy()
+    if products is None:
+        of_steps, of_changes = steps @ changes.T, changes @ changes.T
+        convex = is_convex(of_steps.diagonal(), of_changes.diagonal())
+        if not convex.all():
+            return direction_of(gradient, steps[convex], changes[convex])
+        products = np.triu(of_steps), of_changes
+    of_steps, of_changes = products
+    inverse, scale = np.linalg.inv(of_steps), of_steps[last, last] / of_changes[last, last]
+    y = inverse @ (steps @ gradient)
+    s = inverse.T @ (of_steps.diagonal() * y + scale * (of_changes @ y - changes @ gradient))
+    direction = s.astype(gradient.dtype) @ steps
+    direction -= (scale * y).astype(gradient.dtype) @ changes
+    direction += gradient.dtype.type(scale) * gradient
     return direction
 
 
-def is_convex(step, change):
-    """Whether s'y > 0 for a step and the change of the gradient."""
-    return step @ change > 1e-12 * (change @ change)
-
-
-def curvature_scale(step, change):
-    """Return the inverse curvature along a step."""
-    return step @ change / (change @ change)
+def is_convex(of_step, of_change):
+    """Whether s'y > 0, given s'y and y'y of a step and the change of the gradient."""
+    return of_step > 1e-12 * of_change

@@ -14,8 +14,8 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 54_388,
-    "lines of code": 33_842,
+    "lines": 54_386,
+    "lines of code": 33_839,
     "numeric constants": 279,
     "lines of tests": 41_812,
     "lines of the longest docstring of a function": 60,

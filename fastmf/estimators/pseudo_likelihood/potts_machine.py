@@ -148,9 +148,12 @@ class PottsMachine(Network, ItemMachine):
         else:
             data = PottsData(*rows, self.sizes_, self.n_threads)
             fit, existence = self._without_hessian(solver, data, max_iter)
-            self.log_pseudo_likelihood_ = fitting.log_pseudo_likelihood(
-                data, fit.couplings, fit.field
-            )
+            J, h = fit.couplings, fit.field
+            if solver == "lbfgs":
+                penalty = self.l2 / 4 * np.vdot(J, J) + self.l2_field / 2 * (h @ h)
+                self.log_pseudo_likelihood_ = float(fit.history[-1] / data.total + penalty)
+            else:
+                self.log_pseudo_likelihood_ = fitting.log_pseudo_likelihood(data, J, h)
         self._couplings, self._field, self._objective = fit.couplings, fit.field, None
         self._keep_fit(fit, existence, max_iter)
         self.converged_ &= self.memory_ is None or self.memory_ <= np.exp(-1)

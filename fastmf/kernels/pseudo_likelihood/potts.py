@@ -30,7 +30,7 @@ from fastmf._jit.intrinsics import fetch_and_increment, larger, row
 from fastmf._jit.kernel import kernel
 from fastmf._outcomes import ABSENT
 from fastmf._threads.workers import next_task, stopped
-from fastmf.kernels.linear.product import copy, set_to_zero
+from fastmf.kernels.linear.product import set_to_zero
 from fastmf.kernels.linear.rows import LANES, add_rows, add_to_rows
 from fastmf.special import exp, widen
 
@@ -71,10 +71,8 @@ def _set_fields(rows, table, field, memory, first, last):
         parent = rows.parents[s]
         start = field if parent < 0 else row(memory, ((parent - first) * width,), width)
         out = row(memory, ((s - first) * width,), width)
-        copy(start, out)
         begin, middle, end = rows.spans[s, 0], rows.spans[s, 1], rows.spans[s + 1, 0]
-        add_rows(out, table, rows.changes, begin, middle, -1)
-        add_rows(out, table, rows.changes, middle, end, 1)
+        add_rows(start, table, rows.changes, begin, middle, end, out)
 
 
 @kernel(mode="merged")
@@ -84,21 +82,21 @@ def _add_gradient(rows, residuals, table, field, first, last):
     for t in range(last - first):
         s = last - 1 - t
         of_row = row(residuals, ((s - first) * width,), width)
-        begin, middle, end = rows.spans[s, 0], rows.spans[s, 1], rows.spans[s + 1, 0]
-        add_to_rows(of_row, table, rows.changes, begin, middle, -1)
-        add_to_rows(of_row, table, rows.changes, middle, end, 1)
         parent = rows.parents[s]
         target = field if parent < 0 else row(residuals, ((parent - first) * width,), width)
-        for c in range(width):
-            target[c] += of_row[c]
+        begin, middle, end = rows.spans[s, 0], rows.spans[s, 1], rows.spans[s + 1, 0]
+        add_to_rows(of_row, table, rows.changes, begin, middle, end, target)
 
 
 @kernel(mode="merged")
-def _exponentiate(fields, largest, sums):
-    """Replace fields by exponentials of their differences from the largest of each position."""
-    n_states = fields.shape[0] // POSITIONS
+def _to_residuals(labels, weight, fields, largest, sums):
+    """Replace the local fields of a row by residuals, and return its log-pseudo-likelihood."""
+    n_states, zero = fields.shape[0] // POSITIONS, fields.dtype.type(0)
+    total, product = 0.0, 1.0
     for i in range(POSITIONS):
-        largest[i], sums[i] = fields[i], fields.dtype.type(0)
+        largest[i], sums[i] = fields[i], zero
+        if labels[i] != ABSENT:
+            total += widen(fields[np.int64(labels[i]) * POSITIONS + i])
     for a in range(1, n_states):
         of_state = row(fields, (a * POSITIONS,), POSITIONS)
         for i in range(POSITIONS):
@@ -113,32 +111,15 @@ def _exponentiate(fields, largest, sums):
         of_state = row(fields, (a * POSITIONS,), POSITIONS)
         for i in range(POSITIONS):
             sums[i] += of_state[i]
-
-
-@kernel(mode="merged")
-def _scale(exponentials, labels, scale, sums):
-    """Normalise exponentials and multiply them by a scale, by 0 for absent positions."""
-    for i in range(POSITIONS):
-        sums[i] = scale / sums[i] if labels[i] != ABSENT else sums.dtype.type(0)
-    for a in range(exponentials.shape[0] // POSITIONS):
-        of_state = row(exponentials, (a * POSITIONS,), POSITIONS)
-        for i in range(POSITIONS):
-            of_state[i] *= sums[i]
-
-
-@kernel(mode="merged")
-def _to_residuals(labels, weight, fields, largest, sums):
-    """Replace the local fields of a row by residuals, and return its log-pseudo-likelihood."""
-    total, product = 0.0, 1.0
-    for i in range(POSITIONS):
-        if labels[i] != ABSENT:
-            total += widen(fields[np.int64(labels[i]) * POSITIONS + i])
-    _exponentiate(fields, largest, sums)
     for i in range(POSITIONS):
         if labels[i] != ABSENT:
             total -= widen(largest[i])
             product *= widen(sums[i])
-    _scale(fields, labels, -weight, sums)
+        sums[i] = -weight / sums[i] if labels[i] != ABSENT else zero
+    for a in range(n_states):
+        of_state = row(fields, (a * POSITIONS,), POSITIONS)
+        for i in range(POSITIONS):
+            of_state[i] *= sums[i]
     for i in range(POSITIONS):
         if labels[i] != ABSENT:
             fields[np.int64(labels[i]) * POSITIONS + i] += weight

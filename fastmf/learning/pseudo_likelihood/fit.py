@@ -19,7 +19,7 @@ import numpy as np
 from fastmf._common.linalg import cholesky_with_ridge
 from fastmf._threads.workers import one_blas_thread
 from fastmf.kernels.pseudo_likelihood.potts import aligned
-from fastmf.learning.quasi_newton import curvature_scale, direction_of, is_convex
+from fastmf.learning.quasi_newton import direction_of, is_convex
 
 # Number of rows to which the tolerances of solvers refer, whatever the number of rows and the sum
 # of their weights: the maximum does not depend on a common factor of the weights.
@@ -191,8 +191,10 @@ class _Descent:
     """Descent steps for a function plus l1 @ |z|, if l1 is not None."""
 
     def __init__(self, objective, z, l1, n_pairs):
-        self.objective, self.z, self.l1, self.n_pairs = objective, z, l1, n_pairs
-        self.steps, self.changes = [], []
+        self.objective, self.z, self.l1, self.before = objective, z, l1, z.copy()
+        # The last steps and changes of the gradient, in turn, and products for `direction_of`.
+        self.pairs = np.empty((2, n_pairs, len(z)), z.dtype)
+        self.products, self.n_pairs = np.zeros((2, n_pairs, n_pairs)), 0
         self.gradient, self.trial_gradient = (aligned(z.shape, z.dtype) for _ in range(2))
         self.value = self._evaluate(self.gradient)
         self.uphill = self._in_orthant(self.gradient)
@@ -210,21 +212,22 @@ class _Descent:
 
     def direction(self):
         """Return the descent direction, and the derivative along it."""
-        steps, changes, uphill = self.steps, self.changes, self.uphill
+        uphill, n, last = self.uphill, self.n_pairs, (self.n_pairs - 1) % self.pairs.shape[1]
+        pairs, products = self.pairs[:, :n], self.products[:, :n, :n]
         if self.l1 is None:
-            direction = -direction_of(uphill, steps, changes)
+            direction = direction_of(uphill, *pairs, products, last)
         else:
             # Variables that leave zero use the inverse curvature of the last step.
-            direction = -(curvature_scale(steps[-1], changes[-1]) if steps else 1.0) * uphill
+            direction = uphill * (products[0, last, last] / products[1, last, last] if n else 1.0)
             free = (self.z != 0) | (self.l1 == 0)
-            free_parts = ([x[free] for x in part] for part in (steps, changes))
-            direction[free] = -direction_of(uphill[free], *free_parts)
+            direction[free] = direction_of(uphill[free], *np.roll(pairs, -n, axis=1)[..., free])
+        np.negative(direction, out=direction)
         return direction, float(direction @ uphill)
 
     def step(self, direction, derivative, slack):
         """Shorten the step until the value decreases; return whether it decreases."""
-        z, before, length = self.z, self.z.copy(), 1.0
-        uphill = self.uphill
+        z, before, uphill, length = self.z, self.before, self.uphill, 1.0
+        before[:] = z
         orthant = None if self.l1 is None else np.where(before == 0, -uphill, before)
         rounding = np.finfo(z.dtype).eps * abs(self.value)
         while True:
@@ -236,7 +239,7 @@ class _Descent:
                 change = uphill @ (z - before)
             new = self._evaluate(self.trial_gradient)
             if new <= self.value + MIN_DECREASE * change + slack * rounding:
-                self._accept(new, before)
+                self._accept(new)
                 return True
             # Minimise the parabola through both values, limited to 0.1 to 0.5 of the length.
             curvature = 2 * (new - self.value - length * derivative) / length**2
@@ -246,12 +249,16 @@ class _Descent:
                 z[:] = before
                 return False
 
-    def _accept(self, new, before):
+    def _accept(self, new):
         """Accept the step; store it, and the change of the gradient."""
-        step, change = self.z - before, self.trial_gradient - self.gradient
-        if is_convex(step, change):
-            self.steps = [*self.steps, step][-self.n_pairs :]
-            self.changes = [*self.changes, change][-self.n_pairs :]
+        step = np.subtract(self.z, self.before, out=self.before)
+        change = np.subtract(self.trial_gradient, self.gradient, out=self.gradient)
+        if is_convex(step @ change, change @ change):
+            k, n = self.n_pairs % self.pairs.shape[1], self.n_pairs + 1
+            self.pairs[0, k], self.pairs[1, k], self.n_pairs = step, change, n
+            (steps, changes), (of_steps, of_changes) = self.pairs[:, :n], self.products[:, :n, :n]
+            of_steps[k], of_steps[:, k] = 0, steps @ change
+            of_changes[k] = of_changes[:, k] = changes @ change
         self.gradient, self.trial_gradient = self.trial_gradient, self.gradient
         self.value, self.uphill = min(new, self.value), self._in_orthant(self.gradient)
 

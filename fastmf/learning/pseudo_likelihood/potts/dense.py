@@ -128,7 +128,8 @@ class DenseObjective(PairwiseLikelihood):
     def items(self, l1=0.0):
         """Return the `Items` of the rows, in the zero-sum gauge if probabilities allow it."""
         l2, l2_field, *_ = self.options
-        contrasts = [linalg.helmert(int(q)).T for q in self.positions.sizes]
+        of_size = {q: linalg.helmert(int(q)).T for q in set(self.positions.sizes)}
+        contrasts = [of_size[q] for q in self.positions.sizes]
         in_gauge = (not l2_field) & (self.labels >= 0).all(0)
         scores = [contrasts[i] if in_gauge[i] else np.eye(len(c)) for i, c in enumerate(contrasts)]
         labels, targets = self.labels.astype(np.int64), self.targets.astype(np.int64)

@@ -36,7 +36,6 @@ from fastmf.kernels.pseudo_likelihood import hamming
 from fastmf.kernels.pseudo_likelihood import potts as potts_kernels
 from fastmf.kernels.pseudo_likelihood.potts import LOW_FIELD, POSITIONS, PottsRows, aligned
 from fastmf.learning.pseudo_likelihood.graph import coupled_units
-from fastmf.learning.pseudo_likelihood.rows import distinct
 from fastmf.models._gauge import PositionStates
 
 # --- places of states, and orders of rows ---------------------------------------------------------
@@ -49,23 +48,26 @@ class PottsLayout(PositionStates):
     ----------
     first : int array of shape (n_groups,)
         First flat state of each position.
-    position, state : int array of shape (n_states,)
-        Position of each flat state, and index within the position.
+    position : int array of shape (n_states,)
+        Position of each flat state.
     n_blocks, width : int
         Number of blocks of `POSITIONS` positions, and width of a block.
     place : int array of shape (n_states,)
         Index of each flat state in the concatenated blocks.
+    entries : tuple of int arrays
+        Indices of the couplings of all pairs of flat states, targets as rows, in tables of blocks.
     """
 
     def __init__(self, sizes, dtype=np.float64):
         super().__init__(np.asarray(sizes, np.int64))
         self.dtype = np.dtype(dtype)
         self.n_groups, self.n_states = len(self.sizes), int(self.sizes.sum())
-        self.state = np.arange(self.n_states) - self.first[self.position]
         self.n_blocks = -(-self.n_groups // POSITIONS)
         self.width = POSITIONS * int(self.sizes.max())
         block, within = np.divmod(self.position, POSITIONS)
-        self.place = block * self.width + self.state * POSITIONS + within
+        within += (np.arange(self.n_states) - self.first[self.position]) * POSITIONS
+        self.place = block * self.width + within
+        self.entries = block[:, None], self.place, within[:, None]
 
     # --- flat arrays to blocks and back -------------------------------------------------------
 
@@ -91,20 +93,8 @@ class PottsLayout(PositionStates):
         """
         tables = aligned((self.n_blocks, self.n_blocks * self.width, self.width), self.dtype)
         tables[...] = 0
-        for p in range(self.n_blocks):
-            states = self.place // self.width == p
-            tables[p][self.place[:, None], self.place[states] - p * self.width] = couplings[
-                states
-            ].T
+        tables[self.entries] = couplings
         return tables
-
-    def couplings_from_blocks(self, tables):
-        """Convert tables to J (n_states, n_states) in double precision, with targets as rows."""
-        couplings = np.empty((self.n_states, self.n_states))
-        for p in range(self.n_blocks):
-            states = self.place // self.width == p
-            couplings[states] = tables[p][self.place][:, self.place[states] - p * self.width].T
-        return couplings
 
     def rows(self, labels, weights, parents, forests):
         """Return the `PottsRows` of labels, negative if absent; parents must precede rows."""
@@ -168,7 +158,7 @@ def spanning_order(labels, n_threads=None):
 
 
 class PottsData:
-    """Distinct weighted rows of labels in the order of `spanning_order`.
+    """Weighted rows of labels, which should be distinct, in the order of `spanning_order`.
 
     Labels (n_rows, n_groups) are negative if absent.
     """
@@ -177,7 +167,6 @@ class PottsData:
         self.n_threads = n_threads
         labels = np.maximum(labels, -1)
         labels = labels.astype(np.int8 if max(sizes) < 127 else np.int16)
-        labels, weights, _ = distinct(labels, np.asarray(weights, float))
         order, self.parents, self.forests = spanning_order(labels, n_threads)
         self.labels, self.weights = labels[order], weights[order]
         self.total = float(weights.sum())
@@ -219,13 +208,12 @@ class Evaluator:
     """
 
     def __init__(self, layout, rows, n_threads=None):
-        self.layout, self.rows = layout, rows
+        self.rows = rows
         self.n_blocks = rows.labels.shape[1] // POSITIONS
         work = 2 * self.n_blocks * layout.width * (len(rows.changes) + 20 * len(rows.labels))
         self.n_workers = workers_for(self.n_blocks, work, n_threads)
-        forest_rows = int(np.diff(rows.forests).max())
         self.memory = potts_kernels.workspaces(
-            self.n_workers, forest_rows, layout.width, layout.dtype
+            self.n_workers, int(np.diff(rows.forests).max()), layout.width, layout.dtype
         )
         self.values = np.empty((len(rows.labels), self.n_blocks))
 
@@ -249,32 +237,26 @@ class SymmetricObjective:
         layout = self.layout
         self.evaluator = Evaluator(layout, data.rows(layout), data.n_threads)
         n_blocks, width = layout.n_blocks, layout.width
-        self.places = np.stack(np.tril_indices(n_blocks), 1)
         self.tables = aligned((2, n_blocks, n_blocks * width, width), dtype)
         f = data.frequencies()
         self.f = layout.to_blocks(f)
         self.field_scale, self.centring = field_scales(data, self.field_ridge)
         self.scale = self._scale(edges)
-        self.n_tile_numbers = self.scale.size
-        self.size = self.n_tile_numbers + layout.n_states
-        work = 4 * self.scale.size
-        self.n_workers = workers_for(len(self.places), work, data.n_threads)
+        self.size = self.scale.size + layout.n_states
+        self.n_workers = workers_for(n_blocks, 4 * self.scale.size, data.n_threads)
 
     def _scale(self, edges):
         layout, f = self.layout, self.f.astype(float)
-        n_padding = layout.n_blocks * POSITIONS - layout.n_groups
-        allowed = np.pad(coupled_units(edges, layout.n_groups), (0, n_padding))
-        scale = aligned((len(self.places), layout.width**2), layout.dtype)
-        position = np.arange(layout.width) % POSITIONS
-        for t, (p, r) in enumerate(self.places):
-            f_p, f_r = f[p], f[r][:, None]
+        n, width = layout.n_blocks, layout.width
+        n_padding = n * POSITIONS - layout.n_groups
+        allowed = np.triu(np.pad(coupled_units(edges, layout.n_groups), (0, n_padding)))
+        position = np.arange(n)[:, None] * POSITIONS + np.arange(width) % POSITIONS
+        scale = aligned((n * (n + 1) // 2, width, width), layout.dtype)
+        for p in range(n):
+            f_p, f_r = f[p], f[: p + 1, :, None]
+            coupled = allowed[position[: p + 1, :, None], position[p]] & (f_r > 0) & (f_p > 0)
             curvature = self.data.total * f_p * f_r * (2 - f_p - f_r) + self.ridge
-            coupled = allowed[np.ix_(r * POSITIONS + position, p * POSITIONS + position)]
-            coupled &= (f_r > 0) & (f_p > 0)
-            if p == r:
-                coupled &= position[:, None] < position
-            with np.errstate(divide="ignore"):
-                scale[t] = np.where(coupled, 1 / np.sqrt(curvature), 0).reshape(-1)
+            scale[self.of_block(p)] = 1 / np.sqrt(np.where(coupled, curvature, np.inf))
         return scale
 
     # --- coordinates ----------------------------------------------------------------------------
@@ -283,23 +265,31 @@ class SymmetricObjective:
         """Return the coordinates of zero couplings and a flat field."""
         z = aligned((self.size,), self.layout.dtype)
         z[:] = 0
-        z[self.n_tile_numbers :] = self.centring * field / self.field_scale
+        z[self.scale.size :] = self.centring * field / self.field_scale
         return z
 
     def tiles(self, z):
         """Return the tiles of a vector of coordinates."""
-        return z[: self.n_tile_numbers].reshape(self.scale.shape)
+        return z[: self.scale.size].reshape(self.scale.shape)
+
+    def of_block(self, p):
+        """Return the slice of the tiles of a block with itself and the blocks before."""
+        return slice(p * (p + 1) // 2, (p + 1) * (p + 2) // 2)
 
     def scatter(self, z):
         """Set the tables of couplings, `tables[0]`, and return the flat field at coordinates."""
-        J, (p, r), width = self.tables[0], self.places.T, self.layout.width
-        tiles = (self.scale * self.tiles(z)).reshape(-1, width, width)
-        tiles[p == r] += tiles[p == r].swapaxes(1, 2)  # diagonal tiles hold one triangle
-        by_pair = J.reshape(len(J), len(J), width, width)
-        by_pair[p, r], by_pair[r, p] = tiles, tiles.swapaxes(1, 2)
-        field = z[self.n_tile_numbers :] * self.field_scale
-        from_others = np.stack([self.f.reshape(-1) @ table for table in J])
-        field -= self.centring * self.layout.vector_from_blocks(from_others)
+        J, tiles = self.tables[0], self.tiles(z)
+        by_pair = J.reshape(len(J), len(J), *tiles.shape[1:])
+
+        def fill(p):
+            of_block, diagonal = self.of_block(p), by_pair[p, p]
+            np.multiply(self.scale[of_block], tiles[of_block], out=by_pair[p, : p + 1])
+            by_pair[:p, p] = by_pair[p, :p].swapaxes(1, 2)
+            diagonal += diagonal.T  # diagonal tiles hold one triangle
+
+        for_each(fill, range(len(J))[::-1], self.n_workers)
+        field = z[self.scale.size :] * self.field_scale
+        field -= self.centring * self.layout.vector_from_blocks(self.f.reshape(-1) @ J)
         return self.layout.zero_sum(field)
 
     def __call__(self, z, gradient):
@@ -322,24 +312,25 @@ class SymmetricObjective:
         """
         by_field = self.layout.zero_sum(by_field)
         f, g = self.f, self.layout.to_blocks(self.centring * by_field)
-        width, ridge = self.layout.width, self.layout.dtype.type(self.ridge)
-        J, G = self.tables.reshape(2, len(f), len(f), width, width)
+        left, right = np.stack([f, g], 2), np.stack([g, f], 1)
         tiles = self.tiles(gradient)
+        J, G = self.tables.reshape(2, len(f), len(f), *tiles.shape[1:])
 
-        def fill(t):
-            p, r = self.places[t]
-            total = np.outer(f[r], g[p]) + np.outer(g[r], f[p]) + ridge * J[p, r]
+        def fill(p):
+            r, of_block = slice(p + 1), self.of_block(p)
+            total = np.matmul(left[r], right[p], out=tiles[of_block])
+            total += self.ridge * J[p, r]
             total -= G[p, r]
-            total -= G[r, p].T
-            np.multiply(total.reshape(-1), self.scale[t], out=tiles[t])
+            total -= G[r, p].swapaxes(1, 2)
+            total *= self.scale[of_block]
 
-        for_each(fill, range(len(tiles)), self.n_workers)
-        gradient[self.n_tile_numbers :] = -by_field * self.field_scale
+        for_each(fill, range(len(f))[::-1], self.n_workers)
+        gradient[self.scale.size :] = -by_field * self.field_scale
 
     def parameters(self, z):
         """Return couplings (n_states, n_states) and flat field, in double precision."""
         field = self.scatter(z)
-        return self.layout.couplings_from_blocks(self.tables[0]), field
+        return self.tables[0][self.layout.entries].astype(float), field
 
 
 def field_scales(data, field_ridge):
@@ -376,8 +367,7 @@ class AsymmetricObjective:
         position[layout.place] = layout.position
         inside = position[block * width : (block + 1) * width]
         free = (position[:, None] != inside) & (position[:, None] >= 0) & (inside >= 0)
-        with np.errstate(divide="ignore"):
-            self.scale = np.where(free, 1 / np.sqrt(curvature), 0).astype(layout.dtype)
+        self.scale = (1 / np.sqrt(np.where(free, curvature, np.inf))).astype(layout.dtype)
         scales = field_scales(data, self.field_ridge)
         self.field_scale, self.centring = (scale[self.states] for scale in scales)
         self.size = self.scale.size + len(self.states)
@@ -419,9 +409,7 @@ class AsymmetricObjective:
         by_field = self._zero_sum(by_field)
         padded = np.zeros(self.layout.width, self.layout.dtype)
         padded[self.within] = self.centring * by_field
-        total = (
-            self.gradient[0] - np.outer(self.f, padded) - self.layout.dtype.type(self.ridge) * table
-        )
+        total = self.gradient[0] - np.outer(self.f, padded) - self.ridge * table
         gradient[: self.scale.size] = -(total * self.scale).reshape(-1)
         gradient[self.scale.size :] = -by_field * self.field_scale
         return -value
