@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import issparse
 
-from fastmf._common.arguments import count, flag, generator, number, rows
+from fastmf._common.arguments import count, flag, generator, number, refusing_overflow, rows
 from fastmf._common.names import pandas
 from fastmf._common.warning import warn_user
 from fastmf._jit.messages import to_stderr
@@ -183,6 +183,7 @@ class AnnealedEstimate(NamedTuple):
         )
 
 
+@refusing_overflow
 def annealed_importance_sampling(
     model,
     n_chains=100,
@@ -510,6 +511,7 @@ class LogPartitionReport(tuple):
         return pandas().DataFrame(list(self))
 
 
+@refusing_overflow
 def log_partition_report(
     model,
     X=None,

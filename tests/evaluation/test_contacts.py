@@ -243,10 +243,11 @@ def test_matthews_correlation_of_extremes():
     "call, name",
     [
         (lambda: flip([[2]], 0.1, np.random.default_rng()), "X"),
-        (lambda: flip([[1]], 1.1, np.random.default_rng()), "p"),
+        (lambda: flip([[1]], 1.1, 0), r"p must be in \[0, 1\]"),
+        (lambda: flip([[1]], [], 0), "p must be a number, got list"),
         (lambda: pointwise_estimate([[0.5]], [0.5], 0.1), "Y"),
         (lambda: pointwise_estimate([[1]], [np.nan], 0.1), "means"),
-        (lambda: pointwise_estimate([[1]], [0.5], -0.1), "flip_probability"),
+        (lambda: pointwise_estimate([[1]], [0.5], [0.1]), "flip_probability must be a number"),
         (lambda: nearest_neighbour([[1]], [[1, 0]]), r"\(1, 1\) and \(1, 2\)"),
         (lambda: nearest_neighbour(np.ones((1, 3)), np.ones((0, 3))), "at least one"),
         (lambda: matthews_correlation([0, 1], [np.nan, 1]), "estimate contains NaN"),
@@ -254,7 +255,7 @@ def test_matthews_correlation_of_extremes():
     ],
 )
 def test_bad_input_is_named(call, name):
-    with pytest.raises(ValueError, match=name):
+    with pytest.raises((ValueError, TypeError), match=name):
         call()
 
 

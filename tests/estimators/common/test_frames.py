@@ -86,6 +86,16 @@ def test_transformers_take_and_return_data_frames(machine, library):
     np.testing.assert_array_equal(features.to_numpy(), expected)
 
 
+def test_queries_of_polars_are_refused():
+    frame = pytest.importorskip("polars").DataFrame(np.eye(4), schema=NAMES)
+    supervised = mf.SpikeSlabRegressor(), mf.SpikeSlabClassifier(), mf.ConditionalRBM()
+    for estimator in (mf.PottsMachine(), mf.GeneralizedRBM(2), *supervised):
+        for X, y in ((frame.lazy(), [0, 1, 0, 1]), (frame, frame["a"].to_frame().lazy())):
+            if X is not frame or estimator in supervised:
+                with pytest.raises(TypeError, match=r"a LazyFrame .* pass its `.collect\(\)`"):
+                    estimator.fit(X, y)
+
+
 OF_FEATURES = {
     "inclusion_probability": [0.05, 0.1, 0.2, 0.3], "groups": list("ppqq"), "blocks": [0, 0, 1, 1],
     "unpenalised": [True, False, False, False],
