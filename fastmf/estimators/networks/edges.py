@@ -1,6 +1,5 @@
 """Posterior of the edges of a network, and differences between the networks of groups."""
 
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
@@ -10,7 +9,7 @@ from scipy import linalg
 from scipy.special import chdtrc, logit
 
 from fastmf._common.arguments import count, flag, one_of, positive, proper_fraction
-from fastmf._common.linalg import MIN_EIGENVALUE, LinAlgError
+from fastmf._common.linalg import MIN_EIGENVALUE
 from fastmf._common.names import pandas
 from fastmf._common.progress import followed
 from fastmf._common.warning import warn_user
@@ -92,15 +91,6 @@ def raised(sandwich, naive, min_ratio, sets):
     return out
 
 
-def singular(covariance):
-    """Whether a covariance matrix is not finite or, as a correlation matrix, singular."""
-    deviations = np.sqrt(np.maximum(covariance.diagonal(), 0))
-    if not (np.isfinite(covariance).all() and (deviations > 0).all()):
-        return True
-    correlation = covariance / np.outer(deviations, deviations)
-    return linalg.eigvalsh(correlation, subset_by_index=[0, 0])[0] < MIN_EIGENVALUE
-
-
 def warn_of_penalty(shares):
     """Warn if a penalty has a large share of the information about some couplings."""
     n = int((shares > MAX_PENALTY_SHARE).sum())
@@ -119,28 +109,26 @@ def variances(covariance, sets):
     return np.concatenate([linalg.eigvalsh(block) for block in blocks])
 
 
-def without_penalty(godambe, contrasts, scale):
-    """Return estimates and information without the penalty of the fit; None if it is singular."""
+def without_penalty(godambe, scale):
+    """Return estimates and information without the penalty of the fit."""
     # A Newton step from any point t, with mean score g and negative Hessian H of the unpenalised
     # objective, gives the estimate t + H^-1 g with covariance H^-1 J H^-1 / n. As the maximum may
     # be far away, or not exist, t is the posterior mode with a prior of this scale. Rows that say
     # little about a coupling give it a large variance, and its edge the prior probability.
+    # A share of the prior stays, so that this variance is finite.
     objective, n = godambe.objective, len(godambe.parameters)
     ridge = np.full(n, scale**2 / objective.total)
     # A weak prior for fields, which matters if a column is constant.
     ridge[: objective.n_fields] *= FIELD_SHARE
-    with contextlib.suppress(LinAlgError), few_blas_threads(n):
+    with few_blas_threads(n):
         point = newton(objective.with_ridge(ridge), godambe.parameters).parameters
-        free = objective.with_ridge(np.zeros(n))
+        free = objective.with_ridge(np.sqrt(MIN_EIGENVALUE) * ridge)
         information = Godambe(free, point, godambe.sampling)
-        inverse = information.naive_covariance() * objective.total
-        if objective.singular and singular(contrasts @ inverse @ contrasts.T):
-            return None
-        return point + inverse @ objective.mean_score(point), information
-    return None
+        step = information.naive_covariance() @ objective.mean_score(point) * objective.total
+    return point + step, information
 
 
-def contrast_covariance(godambe, contrasts, sets, errors, min_ratio):
+def contrast_covariance(godambe, ridge, contrasts, sets, errors, min_ratio):
     """Return the covariance of contrasts, joint or in blocks by feature; see `MAX_JOINT`."""
     pairs, features, edges = godambe.objective.pairs, np.zeros(0, int), ()
     sets_of_blocks, subsets = [sets], [contrasts]
@@ -151,7 +139,7 @@ def contrast_covariance(godambe, contrasts, sets, errors, min_ratio):
         sets_of_blocks = [np.arange(len(edge))[:, None] for edge in edges]
     sandwich, naive = godambe.covariances_along(subsets)
     # Contrasts are multiples of orthonormal contrasts of couplings with a common penalty.
-    ridge = np.broadcast_to(godambe.objective.ridge, len(godambe.parameters))[-1]
+    ridge = np.broadcast_to(ridge, len(godambe.parameters))[-1]
     ridge = ridge * godambe.objective.total / contrasts[[0]].power(2).sum()
     shares = np.zeros(contrasts.shape[0])
     for edge, block, parts in zip(edges or [slice(None)], naive, sets_of_blocks, strict=True):
@@ -391,18 +379,19 @@ class Network:
         # With the scale of a prior, the penalty of the fit is removed.
         one_of("errors", errors, ERRORS)
         godambe, factor = self._godambe(), self._coupling_factor
-        if godambe.objective.n_parameters == godambe.objective.n_fields:
+        objective = godambe.objective
+        if objective.n_parameters == objective.n_fields:
             raise ValueError("the fit has no couplings: its graph, or the selection, has none.")
-        contrasts, sets, pairs = godambe.objective.contrasts()
-        contrasts, parameters = factor * contrasts, godambe.parameters
-        if scale is not None and np.any(godambe.objective.ridge) and self._completions is None:
-            unpenalised = without_penalty(godambe, contrasts, factor * self._prior_factor / scale)
-            parameters, godambe = unpenalised or (parameters, godambe)
+        contrasts, sets, pairs = objective.contrasts()
+        contrasts, parameters, ridge = factor * contrasts, godambe.parameters, objective.ridge
+        if scale is not None and np.any(ridge) and self._completions is None:
+            parameters, godambe = without_penalty(godambe, factor * self._prior_factor / scale)
+            ridge = 0.0
         min_ratio = 0.0 if scale is None else MIN_RATIO
-        covariance = contrast_covariance(godambe, contrasts, sets, errors, min_ratio)
+        covariance = contrast_covariance(godambe, ridge, contrasts, sets, errors, min_ratio)
         return Estimates(
             contrasts @ parameters, covariance, pairs, feature_names(self), sets,
-            self._unpacked_contrasts(godambe.objective, contrasts),
+            self._unpacked_contrasts(objective, contrasts),
         )  # fmt: skip
 
     def _unpacked_contrasts(self, objective, contrasts):
@@ -476,9 +465,9 @@ class Network:
         -----
         Expectation propagation for normally distributed estimates and a spike-and-slab prior. The
         (q - 1) (r - 1) gauge-invariant contrasts of two positions with q and r states are included
-        or excluded together. A penalty `l2` of the fit is removed, unless rows are completed ("em")
-        or do not determine a set of couplings. More than 1,000 scalar couplings are treated by
-        feature, and both results for a pair are averaged.
+        or excluded together. A penalty `l2` of the fit is removed, unless rows are completed
+        ("em"). More than 1,000 scalar couplings are treated by feature, and both results for a pair
+        are averaged.
 
         Examples
         --------

@@ -1,5 +1,6 @@
 """Edges free of the penalty of the fit: finite differences, and sums over all graphs."""
 
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -76,8 +77,11 @@ def test_probabilities_of_edges_are_those_of_all_graphs_whatever_the_penalty(nam
     np.testing.assert_allclose(found[1:], np.tile(found[0], (2, 1)), atol=1e-4)
 
 
+OF_THREE_STATES = partial(mf.PottsMachine, n_states=3)  # no row has the last one
+
+
 @pytest.mark.parametrize(
-    "kind", [mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine, mf.PottsMachine]
+    "kind", [mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine, mf.PottsMachine, OF_THREE_STATES]
 )
 def test_the_penalty_makes_no_difference(kind):
     X = (rows_of(COUNTS["ferromagnet"]) > 0).astype(int)
