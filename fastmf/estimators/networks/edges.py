@@ -55,40 +55,31 @@ class NodeCovariances(NamedTuple):
         return out
 
 
-def shrunk(sandwich, naive, n_rows, sets):
-    """Shrink the correlations between sets of the sandwich covariance to the naive ones."""
+def shrunk(sandwich, naive, n_rows, sets, min_ratio):
+    """Shrink the correlations between sets of the sandwich covariance to the naive ones.
+
+    Before, variances in all directions of a set are raised to `min_ratio` times the naive ones.
+    """
     # The inverse of the sandwich covariance of p couplings, from n rows, is too large in directions
     # in which the rows happen to vary little. Shrinking to the naive correlations with weight
     # p / (p + n) calibrates the probabilities of edges for few rows. Blocks within sets, which are
     # int arrays, are those of the sandwich, and the result does not depend on coordinates in a set.
-    p = len(sandwich)
-    weight = p / (p + n_rows)
-    ratio = np.zeros((p, p))
+    p, sandwich = len(sandwich), sandwich.copy()
+    weight, ratio = p / (p + n_rows), np.zeros((p, p))
     for members in sets:
         block = np.ix_(members, members)
-        ratio[block] = _ratio(sandwich[block], naive[block])
+        root, inverse = _power(naive[block], 0.5), _power(naive[block], -0.5)
+        sandwich[block] = root @ _power(inverse @ sandwich[block] @ inverse, 1, min_ratio) @ root
+        # The positive semidefinite matrix M with M naive M = sandwich.
+        ratio[block] = inverse @ _power(root @ sandwich[block] @ root, 0.5) @ inverse
     return (1 - weight) * sandwich + weight * ratio @ naive @ ratio
 
 
-def _ratio(sandwich, naive):
-    """Return the positive semidefinite matrix M with M naive M = sandwich."""
-    values, vectors = linalg.eigh(naive)
-    values = np.maximum(values, np.finfo(float).eps * values[-1])
-    root = (vectors * np.sqrt(values)) @ vectors.T
-    inverse = (vectors / np.sqrt(values)) @ vectors.T
-    values, vectors = linalg.eigh(root @ sandwich @ root)
-    return inverse @ (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T @ inverse
-
-
-def raised(sandwich, naive, min_ratio, sets):
-    """Raise variances to at least `min_ratio` times naive ones, in all directions of each set."""
-    out = sandwich.copy()
-    for members in sets:
-        block = np.ix_(members, members)
-        values, vectors = linalg.eigh(sandwich[block], naive[block])
-        root = naive[block] @ vectors
-        out[block] += (root * np.maximum(min_ratio - values, 0)) @ root.T
-    return out
+def _power(matrix, exponent, least=0.0):
+    """Return a power of a positive semidefinite matrix with eigenvalues of at least `least`."""
+    values, vectors = linalg.eigh(matrix)
+    values = np.maximum(values, max(least, np.finfo(float).eps * values[-1]))
+    return (vectors * values**exponent) @ vectors.T
 
 
 def warn_of_penalty(shares):
@@ -147,7 +138,7 @@ def contrast_covariance(godambe, ridge, contrasts, sets, errors, min_ratio):
     warn_of_penalty(shares)
     if errors == "sandwich":
         naive = [
-            shrunk(raised(a, b, min_ratio, sets), b, godambe.effective_rows, sets)
+            shrunk(a, b, godambe.effective_rows, sets, min_ratio)
             for a, b, sets in zip(sandwich, naive, sets_of_blocks, strict=True)
         ]
     return NodeCovariances(tuple(features.tolist()), edges, tuple(naive)) if edges else naive[0]
