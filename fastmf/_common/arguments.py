@@ -21,8 +21,7 @@ def refusing_overflow(function):
             if str(error).endswith("."):  # a message of this package
                 raise
             raise FloatingPointError(
-                f"sums or products overflow ({error}): give couplings, fields, tilts and values of "
-                "smaller size, and precisions of larger size, or double precision."
+                f"{error}: give couplings, fields and values of smaller size, or double precision."
             ) from error
 
     return checked

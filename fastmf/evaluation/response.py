@@ -64,10 +64,7 @@ def susceptibility(model, result):
     """
     check_machine(model)
     if not isinstance(result, FixedPoint):
-        raise TypeError(
-            "result must be the FixedPoint that a solver, such as tap, returns for the model, got "
-            f"{type(result).__name__}."
-        )
+        raise TypeError(f"result must be a FixedPoint of the model, got {type(result).__name__}.")
     if not np.all(result.converged):
         raise ValueError("susceptibility: the result has not converged.")
     J, mean, var = _couplings(model), _flat(result.mean), _flat(result.var)

@@ -131,10 +131,7 @@ def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes
         return _exact_boltzmann(model, field, clamp, averages, mode, max_bytes)
     for name, value in (("field", field is not None), ("clamp", clamp is not None), ("mode", mode)):
         if value:
-            raise TypeError(
-                f"{name} is for a BoltzmannMachine, got {type(model).__name__}: make one of all "
-                "units, or change the fields of the priors."
-            )
+            raise TypeError(f"{name} needs a BoltzmannMachine of all units, got {model!r:.40}.")
     return _exact_layered(model, averages, max_bytes)
 
 

@@ -14,9 +14,9 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 54_388,
+    "lines": 54_366,
     "lines of code": 33_842,
-    "numeric constants": 279,
+    "numeric constants": 278,
     "lines of tests": 41_812,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,

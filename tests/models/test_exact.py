@@ -1,3 +1,4 @@
+import contextlib
 import itertools
 
 import numpy as np
@@ -148,28 +149,18 @@ def test_the_result_in_consoles():
     assert repr(pair) == "Exact(log-partition 1.38629, without averages)"
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [mf.Bernoulli, mf.Ising, lambda x: mf.Gaussian(x, 1.0), lambda x: mf.Categorical([x, x])],
-)
+@pytest.mark.parametrize("kind", [Bernoulli, Ising, lambda x: Gaussian(x, 1.0)])
 def test_sums_that_overflow_are_refused(kind):
-    """Warnings of NumPy, which are errors in tests, do not reach the user."""
-    prior, refused = kind([1e308, -1e308]), 0
-    n = len(prior.field)
-    machine = mf.RBM(np.full((n, n), 1e200), prior, prior)
-    ones = np.eye(2, n, 1) if hasattr(prior, "state") else np.ones((2, n))
+    prior, ones = kind([1e308, -1e308, 1e308]), np.ones((2, 3))
+    machine = RBM(np.full((3, 3), 1e200), prior, prior)
+    with pytest.raises(FloatingPointError, match="smaller size"):
+        machine.at_temperature(0.5)
     for call in (
-        mf.exact, mf.tap, mf.evaluation.solutions, mf.log_partition_bounds,
-        lambda model: model.energy(ones, ones), lambda model: model.at_temperature(0.5),
-        lambda model: mf.evaluation.log_likelihood(model, ones, 0.0),
-        lambda model: mf.evaluation.gibbs_chains(model, 1, 1, rng=0),
-        lambda _: prior.sample(0, 0, 0),
+        exact, mf.tap, solutions, mf.log_partition_bounds, lambda model: model.energy(ones, ones),
+        lambda model: gibbs_chains(model, 1, 1, rng=0), lambda _: prior.sample(0, 0, 0),
     ):  # fmt: skip
-        try:
+        with contextlib.suppress(FloatingPointError, ValueError):  # but no warning, an error here
             call(machine)
-        except (FloatingPointError, ValueError) as error:
-            refused += "smaller size" in str(error)
-    assert refused
 
 
 # --- RBMs without hidden units: independent visible units, of which everything is known -----------

@@ -32,7 +32,7 @@ MAX_PENALTY_SHARE = 0.3
 FIELD_SHARE = 0.01
 # Smallest ratio of sandwich to naive variances: the ratio for independent features, for which each
 # coupling is estimated twice from the same rows. The sandwich of few rows, below 200, is smaller.
-MIN_RATIO = 2.0
+MIN_SANDWICH_RATIO = 2.0
 
 
 class NodeCovariances(NamedTuple):
@@ -94,12 +94,6 @@ def warn_of_penalty(shares):
         )
 
 
-def variances(covariance, sets):
-    """Return eigenvalues of the blocks of sets, which no change of a set's coordinates moves."""
-    blocks = (covariance[np.ix_(members, members)] for members in sets)
-    return np.concatenate([linalg.eigvalsh(block) for block in blocks])
-
-
 def without_penalty(godambe, scale):
     """Return estimates and information without the penalty of the fit."""
     # A Newton step from any point t, with mean score g and negative Hessian H of the unpenalised
@@ -134,7 +128,9 @@ def contrast_covariance(godambe, ridge, contrasts, sets, errors, min_ratio):
     ridge = ridge * godambe.objective.total / contrasts[[0]].power(2).sum()
     shares = np.zeros(contrasts.shape[0])
     for edge, block, parts in zip(edges or [slice(None)], naive, sets_of_blocks, strict=True):
-        shares[edge] = ridge * variances(block, parts)
+        # No change of the coordinates of a set changes these eigenvalues.
+        values = [linalg.eigvalsh(block[np.ix_(members, members)]) for members in parts]
+        shares[edge] = ridge * np.concatenate(values)
     warn_of_penalty(shares)
     if errors == "sandwich":
         naive = [
@@ -370,16 +366,15 @@ class Network:
         # With the scale of a prior, the penalty of the fit is removed.
         one_of("errors", errors, ERRORS)
         godambe, factor = self._godambe(), self._coupling_factor
-        objective = godambe.objective
-        if objective.n_parameters == objective.n_fields:
+        if (objective := godambe.objective).n_parameters == objective.n_fields:
             raise ValueError("the fit has no couplings: its graph, or the selection, has none.")
         contrasts, sets, pairs = objective.contrasts()
         contrasts, parameters, ridge = factor * contrasts, godambe.parameters, objective.ridge
         if scale is not None and np.any(ridge) and self._completions is None:
             parameters, godambe = without_penalty(godambe, factor * self._prior_factor / scale)
             ridge = 0.0
-        min_ratio = 0.0 if scale is None else MIN_RATIO
-        covariance = contrast_covariance(godambe, ridge, contrasts, sets, errors, min_ratio)
+        ratio = 0.0 if scale is None else MIN_SANDWICH_RATIO
+        covariance = contrast_covariance(godambe, ridge, contrasts, sets, errors, ratio)
         return Estimates(
             contrasts @ parameters, covariance, pairs, feature_names(self), sets,
             self._unpacked_contrasts(objective, contrasts),

@@ -46,7 +46,6 @@ LEAD_TOL, LEAD_ITERATIONS = 1e-2, 15
 MAX_JOINS = 3
 
 
-@check.refusing_overflow
 def expectation_propagation(
     model,
     init=None,

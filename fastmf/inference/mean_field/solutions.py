@@ -295,7 +295,6 @@ N_CHECKED_STARTS = 20
 TILTS = "field", "precision", "clamp"
 
 
-@check.refusing_overflow
 def mixture(solver, model, n_starts=20, *, rng=0, **options):
     """Mix the distinct stable solutions that a solver reaches from random starts.
 

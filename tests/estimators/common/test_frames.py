@@ -1,6 +1,7 @@
 """Data frames in and out: names of features in results, `set_output`."""
 
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -87,13 +88,12 @@ def test_transformers_take_and_return_data_frames(machine, library):
 
 
 def test_queries_of_polars_are_refused():
-    frame = pytest.importorskip("polars").DataFrame(np.eye(4), schema=NAMES)
-    supervised = mf.SpikeSlabRegressor(), mf.SpikeSlabClassifier(), mf.ConditionalRBM()
-    for estimator in (mf.PottsMachine(), mf.GeneralizedRBM(2), *supervised):
-        for X, y in ((frame.lazy(), [0, 1, 0, 1]), (frame, frame["a"].to_frame().lazy())):
-            if X is not frame or estimator in supervised:
-                with pytest.raises(TypeError, match=r"a LazyFrame .* pass its `.collect\(\)`"):
-                    estimator.fit(X, y)
+    X = pytest.importorskip("polars").DataFrame(np.eye(4), schema=NAMES)
+    fits = [kind().fit for kind in (mf.PottsMachine, mf.GeneralizedRBM)]
+    fits += [partial(kind().fit, X) for kind in (mf.SpikeSlabClassifier, mf.ConditionalRBM)]
+    for fit in fits:
+        with pytest.raises(TypeError, match=r"a LazyFrame .* pass its `.collect\(\)`"):
+            fit(X.lazy())
 
 
 OF_FEATURES = {

@@ -72,16 +72,13 @@ def test_probabilities_of_edges_are_those_of_all_graphs_whatever_the_penalty(nam
     for l2 in (1.0, 0.1, 1e-3):
         machine = mf.FullyVisibleBoltzmannMachine(l2=l2).fit(rows_of(counts))
         found.append(machine.edge_inclusion(errors="naive").probability[PAIRS])
-    atol = 0.03 if name == "few rows" else 0.02
-    np.testing.assert_allclose(found, np.tile(expected, (3, 1)), atol=atol)
+    np.testing.assert_allclose(found, [expected] * 3, atol=0.015 + 0.3 / counts.sum())
     np.testing.assert_allclose(found[1:], np.tile(found[0], (2, 1)), atol=1e-4)
 
 
-OF_THREE_STATES = partial(mf.PottsMachine, n_states=3)  # no row has the last one
-
-
 @pytest.mark.parametrize(
-    "kind", [mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine, mf.PottsMachine, OF_THREE_STATES]
+    "kind",
+    [mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine, partial(mf.PottsMachine, n_states=3)],
 )
 def test_the_penalty_makes_no_difference(kind):
     X = (rows_of(COUNTS["ferromagnet"]) > 0).astype(int)
@@ -89,11 +86,3 @@ def test_the_penalty_makes_no_difference(kind):
     found = [kind(l2=l2, **both).fit(X).edge_inclusion() for l2 in (1.0, 1e-3)]
     np.testing.assert_allclose(found[0].probability, found[1].probability, atol=1e-4)
     np.testing.assert_allclose(found[0].mean, found[1].mean, atol=1e-4)
-
-
-def test_of_many_rows_a_small_penalty_is_none():
-    X = rows_of(20 * np.array(COUNTS["ferromagnet"]))
-    plain = mf.FullyVisibleBoltzmannMachine().fit(X).edge_inclusion()
-    found = mf.FullyVisibleBoltzmannMachine(l2=1e-3).fit(X).edge_inclusion()
-    np.testing.assert_allclose(found.probability, plain.probability, atol=2e-3)
-    np.testing.assert_allclose(found.mean, plain.mean, atol=2e-3)
