@@ -1,11 +1,30 @@
 """Checks of arguments that users pass to solvers."""
 
+import functools
 import os
 from collections.abc import Hashable
 from numbers import Integral, Real
 from pathlib import Path
 
 import numpy as np
+
+
+def refusing_overflow(function):
+    """Make a function raise one error with a remedy if NumPy meets an overflow or makes NaN."""
+
+    @functools.wraps(function)
+    def checked(*args, **kwargs):
+        try:
+            with np.errstate(over="raise", divide="raise", invalid="raise"):
+                return function(*args, **kwargs)
+        except ArithmeticError as error:
+            if str(error).endswith("."):  # a message of this package
+                raise
+            raise FloatingPointError(
+                f"{error}: give couplings, fields and values of smaller size, or double precision."
+            ) from error
+
+    return checked
 
 
 def number(name, value, low, high, *, below=False):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf._common.arguments import count, generator
+from fastmf._common.arguments import count, generator, refusing_overflow
 from fastmf.inference.sampling.gibbs import even_layers, gibbs, sampled_units
 from fastmf.models._checks import visible_rows
 from fastmf.models.boltzmann import check_machine
@@ -11,6 +11,7 @@ from fastmf.priors._groups import as_labels
 from fastmf.priors._protocol import n_units, sample
 
 
+@refusing_overflow
 def gibbs_chains(
     model, n_chains=4, n_draws=1000, *, n_warmup=500, thin=1, init=None, n_threads=None, rng=None
 ):

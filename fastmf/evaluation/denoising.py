@@ -6,7 +6,7 @@ al. (2018), section VII.4; Eqs. 43, 44 and 46 are used with their errors correct
 
 import numpy as np
 
-from fastmf._common.arguments import generator, real_array
+from fastmf._common.arguments import generator, number, real_array
 from fastmf._common.rows import blocks
 
 
@@ -39,7 +39,7 @@ def flip(X, p, rng):
     """
     X = _binary(X, "X")
     rng = generator(rng, optional=True)
-    return (X != (rng.random(X.shape) < _probability(p, "p"))).astype(X.dtype)
+    return (X != (rng.random(X.shape) < number("p", p, 0, 1))).astype(X.dtype)
 
 
 def pointwise_estimate(Y, means, flip_probability):
@@ -72,12 +72,15 @@ def pointwise_estimate(Y, means, flip_probability):
     array([[0.9, 0.1]])
     """
     Y = _binary(Y, "Y")
-    means = _probability(means, "means")
-    p = _probability(flip_probability, "flip_probability").astype(means.dtype)
-    if Y.ndim == 0 or means.ndim > 1 or p.ndim or (means.ndim and Y.shape[-1:] != means.shape):
+    means = real_array("means", means)
+    means = means if means.dtype == np.float32 else means.astype(np.float64)
+    if not ((means >= 0) & (means <= 1)).all():
+        raise ValueError("means must be in [0, 1].")
+    p = means.dtype.type(number("flip_probability", flip_probability, 0, 1))
+    if Y.ndim == 0 or means.ndim > 1 or (means.ndim and Y.shape[-1:] != means.shape):
         raise ValueError(
-            "Y, means and flip_probability must have shapes (n_samples, n_features), (n_features,) "
-            f"and (), got {Y.shape}, {means.shape} and {p.shape}."
+            "Y and means must have shapes (n_samples, n_features) and (n_features,), got "
+            f"{Y.shape} and {means.shape}."
         )
     seen = Y == 1
     one = means * np.where(seen, 1 - p, p)
@@ -183,13 +186,4 @@ def _binary(values, name):
     values = real_array(name, values)
     if not ((values == 0) | (values == 1)).all():
         raise ValueError(f"{name} must have entries 0 and 1 only.")
-    return values
-
-
-def _probability(values, name):
-    values = real_array(name, values)
-    if values.dtype != np.float32:
-        values = values.astype(np.float64)
-    if not ((values >= 0) & (values <= 1)).all():
-        raise ValueError(f"{name} must lie in [0, 1].")
     return values

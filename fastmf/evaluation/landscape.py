@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf._common.arguments import count, one_of, real_array
+from fastmf._common.arguments import count, one_of, real_array, refusing_overflow
 from fastmf.inference.ep.adaptive_tap import adaptive_tap
 from fastmf.inference.mean_field._layouts import drawn_starts
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
@@ -13,6 +13,7 @@ from fastmf.models.boltzmann import check_machine
 SOLVERS = {"tap": collapsed_tap, "relaxed_bp": relaxed_bp, "adaptive_tap": adaptive_tap}
 
 
+@refusing_overflow
 def solutions(model, starts=1000, *, solver="tap", merge_tol=1e-2, **options):
     """Find the distinct fixed points of a model that a solver reaches from many starts.
 

@@ -24,9 +24,8 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import issparse
 
-from fastmf._common.arguments import count, flag, generator, number, rows
+from fastmf._common.arguments import count, flag, generator, number, refusing_overflow, rows
 from fastmf._common.names import pandas
 from fastmf._common.warning import warn_user
 from fastmf._jit.messages import to_stderr
@@ -55,6 +54,7 @@ from fastmf.inference.sampling.gibbs import (
 )
 from fastmf.models import BoltzmannMachine, exact
 from fastmf.models._checks import visible_rows
+from fastmf.models._couplings import entries
 from fastmf.models._graph_sums import is_small
 from fastmf.models._state_tables import pairwise_graph
 from fastmf.models.boltzmann import check_machine
@@ -183,6 +183,7 @@ class AnnealedEstimate(NamedTuple):
         )
 
 
+@refusing_overflow
 def annealed_importance_sampling(
     model,
     n_chains=100,
@@ -308,8 +309,7 @@ def _check_sizes(model):
     if not all(map(is_discrete, parts)):
         return
     fields = [np.asarray(x, np.float64).ravel() for part in parts for x in part]
-    values = couplings.data if issparse(couplings) else couplings.ravel()
-    sizes = np.abs(np.concatenate([values, *fields]))
+    sizes = np.abs(np.concatenate([entries(couplings).ravel(), *fields]))
     largest = sizes[np.isfinite(sizes)].max(initial=0.0)
     if largest > MAX_EXPONENT:
         raise ValueError(

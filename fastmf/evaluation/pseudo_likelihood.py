@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fastmf._common.arguments import refusing_overflow
 from fastmf._threads.workers import one_blas_thread
 from fastmf.models import RBM
 from fastmf.models._checks import visible_rows
@@ -9,6 +10,7 @@ from fastmf.priors._protocol import take
 from fastmf.priors._queries import columns_of_values
 
 
+@refusing_overflow
 def pseudo_log_likelihood(model, X):
     """Compute the log-pseudo-likelihood, the sum over visible units of log P(unit | other units).
 

@@ -13,9 +13,12 @@ of the inverse covariance of two units, minus (number of neighbours - 1) / v for
 
 import numpy as np
 
+from fastmf._common.arguments import refusing_overflow
+from fastmf._common.linalg import LinAlgError, cholesky
 from fastmf._common.rows import is_sparse
 from fastmf.inference.bp.beliefs import Beliefs
 from fastmf.inference.ep.result import ExpectationPropagation
+from fastmf.inference.fixed_point import FixedPoint
 from fastmf.models.boltzmann import check_machine
 from fastmf.models.layered import Layered
 from fastmf.priors._groups import has_groups
@@ -23,6 +26,7 @@ from fastmf.priors._queries import two_values
 from fastmf.priors.concatenated import concatenate
 
 
+@refusing_overflow
 def susceptibility(model, result):
     """Compute the linear response d mean_i / d field_j, an estimate of the covariance of units.
 
@@ -59,6 +63,8 @@ def susceptibility(model, result):
     [[1.0, 0.4621], [0.4621, 1.0]]
     """
     check_machine(model)
+    if not isinstance(result, FixedPoint):
+        raise TypeError(f"result must be a FixedPoint of the model, got {type(result).__name__}.")
     if not np.all(result.converged):
         raise ValueError("susceptibility: the result has not converged.")
     J, mean, var = _couplings(model), _flat(result.mean), _flat(result.var)
@@ -68,8 +74,8 @@ def susceptibility(model, result):
         free, matrix = var[k] > 0, np.zeros(J.shape)
         try:
             chi = response(model, result, k, J, mean[k], var[k])[np.ix_(free, free)]
-            np.linalg.cholesky((chi + chi.T) / 2)
-        except np.linalg.LinAlgError:
+            cholesky((chi + chi.T) / 2)
+        except LinAlgError:
             raise ValueError("susceptibility: the solution is not stable.") from None
         matrix[np.ix_(free, free)] = (chi + chi.T) / 2
         rows.append(matrix)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from fastmf._common.arguments import number
+from fastmf._common.arguments import number, refusing_overflow
 from fastmf._common.rows import is_sparse
 from fastmf._threads.workers import computed_once
 from fastmf.models import _checks
@@ -29,6 +29,7 @@ MAX_DENSE_UNITS = 4096
 class Machine(Model):
     """Common parts of RBMs, DBMs and fully visible machines."""
 
+    @refusing_overflow
     def at_temperature(self, temperature):
         """Divide couplings, fields, precisions and log-weights by a temperature.
 
@@ -148,6 +149,7 @@ class BoltzmannMachine(Machine):
             parts.insert(1, f"{self.couplings.nnz // 2} sparse couplings")
         return f"BoltzmannMachine({', '.join(parts)})"
 
+    @refusing_overflow
     def energy(self, x):
         """Compute the energy -x'Jx / 2 - log prior(x); p is proportional to exp(-energy).
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from fastmf._common.arguments import real_array
+from fastmf._common.arguments import real_array, refusing_overflow
 from fastmf.models import _checks
 from fastmf.models._io import Model
 from fastmf.models.layered import RBM
@@ -175,6 +175,7 @@ class CRBM(Model):
         visible, hidden = self.fields(x[None])
         return RBM(self.weights, Bernoulli(visible[0]), Bernoulli(hidden[0]))
 
+    @refusing_overflow
     def energy(self, visible, hidden, X):
         """Compute the energy -v'Wh - v'b(x) - h'c(x).
 
@@ -193,6 +194,7 @@ class CRBM(Model):
         b, c = self.fields(X)
         return -(((visible @ self.weights + c) * hidden).sum(-1) + (visible * b).sum(-1))
 
+    @refusing_overflow
     def free_energy(self, visible, X):
         """Compute -log of the sum over hidden states of exp(-energy) (Ping & Ihler, Eq. 4).
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from fastmf._common.arguments import flag, number
+from fastmf._common.arguments import flag, number, refusing_overflow
 from fastmf._common.rows import BLOCK_ENTRIES, is_sparse
 from fastmf._threads.workers import one_blas_thread
 from fastmf.models._graph_sums import GraphSums
@@ -64,6 +64,7 @@ class Exact(NamedTuple):
         return f"Exact(log-partition {self.log_partition:.6g}, {units})"
 
 
+@refusing_overflow
 def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes=2**31):
     """Compute the log-partition, means, variances and pair averages as sums over all states.
 
@@ -127,20 +128,11 @@ def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes
     max_bytes = number("max_bytes", max_bytes, 0, np.inf)
     check_machine(model)
     if isinstance(model, BoltzmannMachine):
-        return _without_nan(_exact_boltzmann(model, field, clamp, averages, mode, max_bytes))
+        return _exact_boltzmann(model, field, clamp, averages, mode, max_bytes)
     for name, value in (("field", field is not None), ("clamp", clamp is not None), ("mode", mode)):
         if value:
-            raise TypeError(f"{name} is for a BoltzmannMachine, got {type(model).__name__}.")
-    return _without_nan(_exact_layered(model, averages, max_bytes))
-
-
-def _without_nan(result):
-    """Return the result, or raise an error if sums overflow."""
-    if np.isnan(result.log_partition):
-        raise FloatingPointError(
-            "sums over states overflow double precision: give couplings and fields of smaller size."
-        )
-    return result
+            raise TypeError(f"{name} needs a BoltzmannMachine of all units, got {model!r:.40}.")
+    return _exact_layered(model, averages, max_bytes)
 
 
 def _enumerable(prior):

@@ -23,6 +23,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from fastmf._common.arguments import refusing_overflow
 from fastmf._common.linalg import LinAlgError, cholesky
 from fastmf._threads.workers import computed_once
 from fastmf.models import _checks
@@ -107,6 +108,7 @@ class Layered(Machine):
         """Return the machine as an RBM, with even layers as visible and odd ones as hidden."""
         raise NotImplementedError
 
+    @refusing_overflow
     def integrate_gaussians(self):
         """Integrate out the Gaussian units exactly, which leaves a machine of the other units.
 
@@ -145,6 +147,7 @@ class Layered(Machine):
     def _layer_names(self):
         return [f"layer {k}" for k in range(len(self.layers))]
 
+    @refusing_overflow
     def _energy(self, states):
         """Compute the energy, given states of each layer; +inf outside the support."""
         names = self._layer_names()
@@ -240,8 +243,7 @@ class IntegratedMachine:
         to_rest = self.between(self.gaussian, self.rest)
         of_units = self.covariance.ndim == 1
         self.means = self.covariance[:, None] * to_rest if of_units else self.covariance @ to_rest
-        with np.errstate(over="ignore", invalid="ignore"):  # `machine` raises an error
-            couplings = self.between(self.rest, self.rest) + to_rest.T @ self.means
+        couplings = self.between(self.rest, self.rest) + to_rest.T @ self.means
         self.precision = -couplings.diagonal()
         np.fill_diagonal(couplings, 0)
         self.couplings = (couplings + couplings.T) / 2
@@ -277,17 +279,12 @@ class IntegratedMachine:
         return rows * self.covariance if self.covariance.ndim == 1 else rows @ self.covariance
 
     @computed_once
+    @refusing_overflow
     def machine(self):
         """The fully visible machine of the other units; None without any."""
         if not len(self.rest):
             return None
-        with np.errstate(over="ignore"):
-            couplings = self.couplings.astype(self.dtype)
-        if not np.isfinite(couplings).all():
-            raise ValueError(
-                "model has weights so large that couplings without its Gaussian units exceed the "
-                f"range of {self.dtype}: divide the weights by a number."
-            )
+        couplings = self.couplings.astype(self.dtype)
         return BoltzmannMachine(couplings, without_units(self._layers, self._model.gaussian))
 
     def moments(self, mean, var, order=2):

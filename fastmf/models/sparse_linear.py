@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from fastmf._common.arguments import number
+from fastmf._common.arguments import number, refusing_overflow
 from fastmf._common.linalg import Gram
 from fastmf._common.stored_columns import StoredColumns
 from fastmf.models import _checks
@@ -173,6 +173,7 @@ class SparseLinearModel(Model):
         prior = type(self.prior).__name__
         return f"SparseLinearModel({self.n_samples} x {self.n_features} {prior}, {self.X.dtype})"
 
+    @refusing_overflow
     def energy(self, w):
         """Compute the energy, minus the log of the joint density of y and w (unnormalised prior).
 

@@ -5,7 +5,7 @@ import inspect
 
 import numpy as np
 
-from fastmf._common.arguments import generator, real_array
+from fastmf._common.arguments import generator, real_array, refusing_overflow
 from fastmf._common.rows import is_sparse, row_blocks
 from fastmf.priors._compiled import compiled_if_large
 from fastmf.priors._protocol import sample_by_draw
@@ -35,6 +35,7 @@ def unit_prior(name, *, missing=False):
             setattr(class_, method, compiled_if_large(class_, method))
         for method in ("log_partition", "moments", "log_prob", "sample", "draw"):
             setattr(class_, method, accepts_lists(getattr(class_, method)))
+        class_.sample = refusing_overflow(class_.sample)
         return class_
 
     return decorate

@@ -377,7 +377,7 @@ class Categorical(_Fields):
 def _fields_by_group(field):
     """Return the fields of each group as a list of arrays."""
     several = isinstance(field, list | tuple | np.ndarray) and len(np.atleast_1d(field[:1])) > 0
-    if not several or any(np.ndim(group) != 1 for group in field):
+    if not several or any(np.ndim(group) != 1 or not np.size(group) for group in field):
         got = f"shape {field.shape}" if isinstance(field, np.ndarray) else repr(field)[:40]
         raise ValueError(
             "Categorical: field must have shape (n_groups, q) or be a list of one array for each "

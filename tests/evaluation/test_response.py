@@ -135,6 +135,8 @@ def test_solutions_that_are_refused(solve):
     for unsuited in ({}, {"field": np.zeros((2, 20)), "pairwise": "mean"}):
         with pytest.raises(TypeError, match="pairwise=True"):
             susceptibility(ferromagnet, mf.belief_propagation(ferromagnet, **unsuited))
+    with pytest.raises(TypeError, match="result must be a FixedPoint"):
+        susceptibility(ferromagnet, ferromagnet)
     with pytest.raises(ValueError, match="no solution of the model"):
         susceptibility(ferromagnet, mf.tap(ferromagnet, init="up", precision=np.ones(20), order=1))
 

@@ -279,7 +279,7 @@ def test_bad_options(options, error, message):
 @pytest.mark.parametrize("options", [{"field": [0.0]}, {"clamp": [1.0]}, {"mode": True}])
 def test_options_that_layered_machines_do_not_have(options):
     rbm = mf.RBM([[1.0]], mf.Ising([0.0]), mf.Ising([0.0]))
-    with pytest.raises(TypeError, match="is for a BoltzmannMachine"):
+    with pytest.raises(TypeError, match="needs a BoltzmannMachine of all units"):
         mf.exact(rbm, **options)
 
 

@@ -121,8 +121,8 @@ def test_bad_labels_are_named(labels):
 
 @pytest.mark.parametrize(
     "field",
-    [[[1.0]], [1.0, 2.0], np.zeros((0, 3)), [[np.nan, 0]], [], "ab", None, [["a", "b"]],
-     [[np.inf, 0]], [[-np.inf, -np.inf], [0, 0]]],
+    [[[1.0]], [1.0, 2.0], np.zeros((0, 3)), np.zeros((2, 0)), [[np.nan, 0]], [], "ab", None,
+     [["a", "b"]], [[np.inf, 0]], [[-np.inf, -np.inf], [0, 0]]],
 )  # fmt: skip
 def test_bad_fields_are_named(field):
     with pytest.raises((ValueError, TypeError), match="Categorical: "):

@@ -59,18 +59,25 @@ def checked_data(estimator, X, y="no_validation", *, reset, missing=False, **opt
 
 def types_of_columns(X):
     """Return the types of the columns of a data frame; of other data their dtype, or None."""
+    refuse_lazy(X)
     types = getattr(X, "dtypes", getattr(X, "dtype", None))
     return np.atleast_1d(np.asarray(types, object)).tolist()
 
 
 def refuse_dates(name, data):
     """Raise for columns of dates or times, which have no natural origin and unit."""
-    columns = list(getattr(data, "columns", []))
     for k, dtype in enumerate(types_of_columns(data)):
         temporal = getattr(dtype, "is_temporal", bool)()  # a dtype of polars
         if temporal or getattr(dtype, "kind", "") in ("m", "M"):
+            columns = list(getattr(data, "columns", []))
             column = f" in column {k} ({columns[k]!r})" if columns else ""
             raise ValueError(f"{name} must hold numbers, got {dtype}{column}: {_DATES}.")
+
+
+def refuse_lazy(data):
+    """Raise a TypeError for a query, such as a LazyFrame of polars, which has no values yet."""
+    if hasattr(type(data), "collect"):
+        raise TypeError(f"a {type(data).__name__} has no values yet: pass its `.collect()`.")
 
 
 def dense_frame(X):
@@ -86,6 +93,7 @@ def dense_frame(X):
 
 def with_nan(X):
     """Replace masked entries, None and pandas' NA by NaN."""
+    refuse_lazy(X)
     if np.ma.isMaskedArray(X):
         return unmasked("X", X, missing=True)
     if hasattr(X, "isna") and hasattr(X, "iloc"):
@@ -158,6 +166,7 @@ def column_name(estimator, column):
 
 def complete_target(y):
     """Return targets unchanged; raise if any is missing or masked."""
+    refuse_lazy(y)
     if is_sparse(y) or y is None:
         return y
     if np.ma.isMaskedArray(y):

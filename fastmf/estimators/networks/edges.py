@@ -1,6 +1,5 @@
 """Posterior of the edges of a network, and differences between the networks of groups."""
 
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
@@ -10,7 +9,7 @@ from scipy import linalg
 from scipy.special import chdtrc, logit
 
 from fastmf._common.arguments import count, flag, one_of, positive, proper_fraction
-from fastmf._common.linalg import MIN_EIGENVALUE, LinAlgError
+from fastmf._common.linalg import MIN_EIGENVALUE
 from fastmf._common.names import pandas
 from fastmf._common.progress import followed
 from fastmf._common.warning import warn_user
@@ -29,14 +28,11 @@ MAX_JOINT = 1000
 
 # Share of a penalty in the curvature of a coupling above which its standard error is unreliable.
 MAX_PENALTY_SHARE = 0.3
-# Median share of the prior in the information above which the penalty of the fit is kept: in
-# simulations with 50 to 150 rows, edges were better with a penalty of 0.02 to 0.1 than without.
-MAX_PRIOR_SHARE = 0.1
 # Prior precision of fields relative to couplings.
 FIELD_SHARE = 0.01
-# Smallest ratio of sandwich to naive variances for few rows, where the sandwich is too small: the
-# ratio for independent features. It has no effect with 200 rows or more.
-FEW_ROWS_RATIO = 2.0
+# Smallest ratio of sandwich to naive variances: the ratio for independent features, for which each
+# coupling is estimated twice from the same rows. The sandwich of few rows, below 200, is smaller.
+MIN_SANDWICH_RATIO = 2.0
 
 
 class NodeCovariances(NamedTuple):
@@ -59,95 +55,65 @@ class NodeCovariances(NamedTuple):
         return out
 
 
-def shrunk(sandwich, naive, n_rows, sets):
-    """Shrink the correlations between sets of the sandwich covariance to the naive ones."""
+def shrunk(sandwich, naive, n_rows, sets, min_ratio):
+    """Shrink the correlations between sets of the sandwich covariance to the naive ones.
+
+    Before, variances in all directions of a set are raised to `min_ratio` times the naive ones.
+    """
     # The inverse of the sandwich covariance of p couplings, from n rows, is too large in directions
     # in which the rows happen to vary little. Shrinking to the naive correlations with weight
     # p / (p + n) calibrates the probabilities of edges for few rows. Blocks within sets, which are
     # int arrays, are those of the sandwich, and the result does not depend on coordinates in a set.
-    p = len(sandwich)
-    weight = p / (p + n_rows)
-    ratio = np.zeros((p, p))
+    p, sandwich = len(sandwich), sandwich.copy()
+    weight, ratio = p / (p + n_rows), np.zeros((p, p))
     for members in sets:
         block = np.ix_(members, members)
-        ratio[block] = _ratio(sandwich[block], naive[block])
+        root, inverse = _power(naive[block], 0.5), _power(naive[block], -0.5)
+        sandwich[block] = root @ _power(inverse @ sandwich[block] @ inverse, 1, min_ratio) @ root
+        # The positive semidefinite matrix M with M naive M = sandwich.
+        ratio[block] = inverse @ _power(root @ sandwich[block] @ root, 0.5) @ inverse
     return (1 - weight) * sandwich + weight * ratio @ naive @ ratio
 
 
-def _ratio(sandwich, naive):
-    """Return the positive semidefinite matrix M with M naive M = sandwich."""
-    values, vectors = linalg.eigh(naive)
-    values = np.maximum(values, np.finfo(float).eps * values[-1])
-    root = (vectors * np.sqrt(values)) @ vectors.T
-    inverse = (vectors / np.sqrt(values)) @ vectors.T
-    values, vectors = linalg.eigh(root @ sandwich @ root)
-    return inverse @ (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T @ inverse
+def _power(matrix, exponent, least=0.0):
+    """Return a power of a positive semidefinite matrix with eigenvalues of at least `least`."""
+    values, vectors = linalg.eigh(matrix)
+    values = np.maximum(values, max(least, np.finfo(float).eps * values[-1]))
+    return (vectors * values**exponent) @ vectors.T
 
 
-def raised(sandwich, naive, min_ratio, sets):
-    """Raise variances to at least `min_ratio` times naive ones, in all directions of each set."""
-    out = sandwich.copy()
-    for members in sets:
-        block = np.ix_(members, members)
-        values, vectors = linalg.eigh(sandwich[block], naive[block])
-        root = naive[block] @ vectors
-        out[block] += (root * np.maximum(min_ratio - values, 0)) @ root.T
-    return out
-
-
-def singular(covariance):
-    """Whether a covariance matrix is not finite or, as a correlation matrix, singular."""
-    deviations = np.sqrt(np.maximum(covariance.diagonal(), 0))
-    if not (np.isfinite(covariance).all() and (deviations > 0).all()):
-        return True
-    correlation = covariance / np.outer(deviations, deviations)
-    return linalg.eigvalsh(correlation, subset_by_index=[0, 0])[0] < MIN_EIGENVALUE
-
-
-def warn_of_penalty(shares, what="penalty"):
+def warn_of_penalty(shares):
     """Warn if a penalty has a large share of the information about some couplings."""
     n = int((shares > MAX_PENALTY_SHARE).sum())
     if n:
         warn_user(
-            f"the {what} makes up {MAX_PENALTY_SHARE:.0%} or more of the information about {n} of "
+            f"the penalty makes up {MAX_PENALTY_SHARE:.0%} or more of the information about {n} of "
             f"{len(shares)} couplings, which are pulled to zero with errors that are too small, so "
             "that probabilities are not calibrated: give a smaller l2, more rows, fewer features, "
             "or leave out those that hardly vary."
         )
 
 
-def variances(covariance, sets):
-    """Return eigenvalues of the blocks of sets, which no change of a set's coordinates moves."""
-    blocks = (covariance[np.ix_(members, members)] for members in sets)
-    return np.concatenate([linalg.eigvalsh(block) for block in blocks])
-
-
-def without_penalty(godambe, contrasts, sets, scale, precision):
-    """Return estimates and information without the penalty of the fit; None if rows are few."""
+def without_penalty(godambe, scale):
+    """Return estimates and information without the penalty of the fit."""
     # A Newton step from any point t, with mean score g and negative Hessian H of the unpenalised
     # objective, gives the estimate t + H^-1 g with covariance H^-1 J H^-1 / n. As the maximum may
-    # be far away, or not exist, t is the posterior mode with a prior of this scale. For few rows
-    # edges would be too probable, and the penalty is kept, together with `FEW_ROWS_RATIO`.
+    # be far away, or not exist, t is the posterior mode with a prior of this scale. Rows that say
+    # little about a coupling give it a large variance, and its edge the prior probability.
+    # A share of the prior stays, so that this variance is finite.
     objective, n = godambe.objective, len(godambe.parameters)
     ridge = np.full(n, scale**2 / objective.total)
     # A weak prior for fields, which matters if a column is constant.
     ridge[: objective.n_fields] *= FIELD_SHARE
-    with contextlib.suppress(LinAlgError), few_blas_threads(n):
+    with few_blas_threads(n):
         point = newton(objective.with_ridge(ridge), godambe.parameters).parameters
-        free = objective.with_ridge(np.zeros(n))
+        free = objective.with_ridge(np.sqrt(MIN_EIGENVALUE) * ridge)
         information = Godambe(free, point, godambe.sampling)
-        inverse = information.naive_covariance() * objective.total
-        covariance = contrasts @ inverse @ contrasts.T / objective.total
-        shares = precision * variances(covariance, sets)
-        shares /= 1 + shares
-        if not np.median(shares) < MAX_PRIOR_SHARE or (objective.singular and singular(covariance)):
-            return None
-        warn_of_penalty(shares, "prior")
-        return point + inverse @ objective.mean_score(point), information
-    return None
+        step = information.naive_covariance() @ objective.mean_score(point) * objective.total
+    return point + step, information
 
 
-def contrast_covariance(godambe, contrasts, sets, errors, min_ratio=0.0):
+def contrast_covariance(godambe, ridge, contrasts, sets, errors, min_ratio):
     """Return the covariance of contrasts, joint or in blocks by feature; see `MAX_JOINT`."""
     pairs, features, edges = godambe.objective.pairs, np.zeros(0, int), ()
     sets_of_blocks, subsets = [sets], [contrasts]
@@ -158,15 +124,17 @@ def contrast_covariance(godambe, contrasts, sets, errors, min_ratio=0.0):
         sets_of_blocks = [np.arange(len(edge))[:, None] for edge in edges]
     sandwich, naive = godambe.covariances_along(subsets)
     # Contrasts are multiples of orthonormal contrasts of couplings with a common penalty.
-    ridge = np.broadcast_to(godambe.objective.ridge, len(godambe.parameters))[-1]
+    ridge = np.broadcast_to(ridge, len(godambe.parameters))[-1]
     ridge = ridge * godambe.objective.total / contrasts[[0]].power(2).sum()
     shares = np.zeros(contrasts.shape[0])
     for edge, block, parts in zip(edges or [slice(None)], naive, sets_of_blocks, strict=True):
-        shares[edge] = ridge * variances(block, parts)
+        # No change of the coordinates of a set changes these eigenvalues.
+        values = [linalg.eigvalsh(block[np.ix_(members, members)]) for members in parts]
+        shares[edge] = ridge * np.concatenate(values)
     warn_of_penalty(shares)
     if errors == "sandwich":
         naive = [
-            shrunk(raised(a, b, min_ratio, sets), b, godambe.effective_rows, sets)
+            shrunk(a, b, godambe.effective_rows, sets, min_ratio)
             for a, b, sets in zip(sandwich, naive, sets_of_blocks, strict=True)
         ]
     return NodeCovariances(tuple(features.tolist()), edges, tuple(naive)) if edges else naive[0]
@@ -395,22 +363,21 @@ class Network:
 
     def _edge_estimates(self, errors, scale=None):
         """Return the estimates of couplings in {0, 1} coding, or of contrasts."""
-        # With the scale of a prior, the penalty of the fit is removed unless rows are few.
+        # With the scale of a prior, the penalty of the fit is removed.
         one_of("errors", errors, ERRORS)
         godambe, factor = self._godambe(), self._coupling_factor
-        if godambe.objective.n_parameters == godambe.objective.n_fields:
+        if (objective := godambe.objective).n_parameters == objective.n_fields:
             raise ValueError("the fit has no couplings: its graph, or the selection, has none.")
-        contrasts, sets, pairs = godambe.objective.contrasts()
-        contrasts, parameters, min_ratio = factor * contrasts, godambe.parameters, 0.0
-        if scale is not None and np.any(godambe.objective.ridge) and self._completions is None:
-            scale = self._prior_factor / scale
-            unpenalised = without_penalty(godambe, contrasts, sets, factor * scale, scale**2)
-            parameters, godambe = unpenalised or (parameters, godambe)
-            min_ratio = 0.0 if unpenalised else FEW_ROWS_RATIO
-        covariance = contrast_covariance(godambe, contrasts, sets, errors, min_ratio)
+        contrasts, sets, pairs = objective.contrasts()
+        contrasts, parameters, ridge = factor * contrasts, godambe.parameters, objective.ridge
+        if scale is not None and np.any(ridge) and self._completions is None:
+            parameters, godambe = without_penalty(godambe, factor * self._prior_factor / scale)
+            ridge = 0.0
+        ratio = 0.0 if scale is None else MIN_SANDWICH_RATIO
+        covariance = contrast_covariance(godambe, ridge, contrasts, sets, errors, ratio)
         return Estimates(
             contrasts @ parameters, covariance, pairs, feature_names(self), sets,
-            self._unpacked_contrasts(godambe.objective, contrasts),
+            self._unpacked_contrasts(objective, contrasts),
         )  # fmt: skip
 
     def _unpacked_contrasts(self, objective, contrasts):
@@ -484,9 +451,9 @@ class Network:
         -----
         Expectation propagation for normally distributed estimates and a spike-and-slab prior. The
         (q - 1) (r - 1) gauge-invariant contrasts of two positions with q and r states are included
-        or excluded together. A penalty `l2` of the fit is removed, unless rows are few (the prior
-        has 10 % or more of the information about most couplings) or completed ("em"). More than
-        1,000 scalar couplings are treated by feature, and both results for a pair are averaged.
+        or excluded together. A penalty `l2` of the fit is removed, unless rows are completed
+        ("em"). More than 1,000 scalar couplings are treated by feature, and both results for a pair
+        are averaged.
 
         Examples
         --------

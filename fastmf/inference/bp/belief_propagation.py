@@ -56,6 +56,7 @@ from fastmf.priors import Categorical
 from fastmf.priors._queries import two_values
 
 
+@check.refusing_overflow
 def belief_propagation(
     model,
     *,
@@ -159,7 +160,7 @@ def mixture_of_messages(model, n_starts, rng, *, field=None, clamp=None, init=No
 
 
 # `mixture` calls this instead of the solver, because the starts are messages.
-belief_propagation.mixture = mixture_of_messages  # type: ignore[attr-defined]
+belief_propagation.mixture = mixture_of_messages
 
 
 def _solved(options, model, field=None, clamp=None, init=None, on_graph=propagate_on_graph):
@@ -272,6 +273,7 @@ def _exact(units, n_rows):
     return Solved(record, beliefs, values, pairs, None, None, None, None)
 
 
+@check.refusing_overflow
 def most_probable(
     model,
     *,

@@ -85,6 +85,7 @@ def _extent(values):
     return low if low == high else f"{low} to {high}"
 
 
+@check.refusing_overflow
 def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter=128, rng=0):
     """Compute certified lower and upper bounds of the log-partition.
 
@@ -274,6 +275,7 @@ def _ascent(parts, field, q, prior, colours):
             return bound
 
 
+@check.refusing_overflow
 def tree_reweighted(model, *, field=None, clamp=None, max_iter=1000):
     """Compute an upper bound of the log-partition by tree-reweighted belief propagation.
 

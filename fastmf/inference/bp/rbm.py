@@ -173,7 +173,13 @@ def _set_assignments(options, units, record, init, assignments):
     if init is None and options.algorithm == "max":
         record.hidden[first, : units.model.n_hidden] = units.symmetric_field(1)[first]
     else:
-        _set_visible(units, record, first, _decisions(units)[first] if init is None else init)
+        if init is None:
+            # Decide visible {0, 1} units by the means of hidden units, minus 1/2, at neutral
+            # messages. These are the messages of mixed-product, which do not depend on the coding.
+            hidden, weights = np.tanh(units.symmetric_field(1) / 2) / 2, units.model.weights
+            received = hidden.astype(weights.dtype) @ weights.T * weights.dtype.type(units.factor)
+            init = (units.symmetric_field(0) + received > 0)[first]
+        _set_visible(units, record, first, init)
     for k, visible in enumerate(assignments, 1):
         _set_visible(units, record, slice(k, None, n_starts), visible)
 
@@ -186,27 +192,9 @@ def _set_visible(units, record, rows, visible):
     record.hidden[rows, : weights.shape[1]] += sums.astype(np.float64) * units.factor
 
 
-def _decisions(units):
-    """Decide visible {0, 1} units by the means of hidden units, minus 1/2, at neutral messages.
-
-    Decisions are the messages of mixed-product; these do not depend on the coding of the units.
-    """
-    hidden, weights = np.tanh(units.symmetric_field(1) / 2) / 2, units.model.weights
-    received = hidden.astype(weights.dtype) @ weights.T * weights.dtype.type(units.factor)
-    return units.symmetric_field(0) + received > 0
-
-
 def _max_abs(array):
     """Return the largest absolute value, without a temporary array."""
     return float(max(array.max(initial=0), -array.min(initial=0)))
-
-
-def _total(field, extra):
-    """Add fields of units and additional fields, as rows in float64; overflow gives infinity."""
-    if extra is None:
-        return np.array(field, np.float64, ndmin=2)
-    with np.errstate(over="ignore"):
-        return np.atleast_2d(field.astype(np.float64) + extra)
 
 
 def _check_fields(fields, dtype):
@@ -237,7 +225,8 @@ class BinaryUnits:
         w = model.weights
         self.max_weight = self.factor * _max_abs(w)
         self.prior_fields, constants = zip(*map(binary_field, model.layers), strict=True)
-        total = tuple(map(_total, self.prior_fields, fields))
+        pairs = zip(self.prior_fields, fields, strict=True)
+        total = tuple(np.atleast_2d(b + np.float64(0) + (0 if x is None else x)) for b, x in pairs)
         _check_fields(total, model.dtype)
         (o_v, o_h), (s_v, s_h), (b, c) = self.offsets, self.scales, total
         self._own_fields = total

@@ -423,7 +423,9 @@ def _of_starts_and_adaptive_tap(question, rows):
     if can_sample(rows.machine.layers[0]):
         mixtures = 2 * N_CHECKED_STARTS * adaptive.seconds
         if question.mixed is not None:
-            mixtures = seconds_of_starts(rows)
+            # Some starts take several times as many sweeps as a typical row.
+            n_solves = 5 * 2 * N_CHECKED_STARTS * len(rows.mean)
+            mixtures = n_solves * count_couplings(couplings_of(rows.machine)) * PRODUCT_SECONDS
         if mixtures > MAX_SECONDS:
             return None
         mixed = question.mixed or adaptive_mixture
@@ -614,13 +616,6 @@ def seconds_of_messages(graph, values):
     # Groups have a coupling for each pair of states; two-valued units send one number an edge.
     n_numbers = count_couplings(graph.couplings) * (n_values**2 if n_values > 2 else 1)
     return n_numbers * MESSAGE_SECONDS
-
-
-def seconds_of_starts(rows):
-    """Estimate the time of the mixtures of a mean-field solver."""
-    # Some starts take several times as many sweeps as a typical row.
-    n_solves = 5 * 2 * N_CHECKED_STARTS * len(rows.mean)
-    return n_solves * count_couplings(couplings_of(rows.machine)) * PRODUCT_SECONDS
 
 
 def values_of(rows):

@@ -8,10 +8,11 @@ units under their cavities (Opper & Winther 2005; Tramel et al. 2018, Algorithm 
 """
 
 import numpy as np
+from scipy import linalg
 
 from fastmf._common import arguments as check
 from fastmf._common.arguments import iteration
-from fastmf._outcomes import LOST, MESSAGES
+from fastmf._outcomes import CONVERGED, DIVERGED, LOST, MESSAGES
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.ep.parallel import proper_start
 from fastmf.inference.ep.result import (
@@ -30,6 +31,7 @@ from fastmf.inference.mean_field.tap import tap
 from fastmf.models.boltzmann import dense_machine
 from fastmf.models.layered import Layered
 from fastmf.priors._groups import NO_COVARIANCE, refuse_groups
+from fastmf.priors._queries import directions, precisions, unbounded
 
 
 def adaptive_tap(
@@ -139,10 +141,25 @@ def _solved(model, common, init, tilts, schedule, damping, history):
         for problem, first in zip(problems, starts, strict=True):
             trace, state = EPTrace(history), proper_start(problem, *first)
             end = SCHEDULES[schedule](problem, state, damping, trace)
+            if end[1] != CONVERGED and _is_divergent(problem):
+                end = end[0], DIVERGED, end[2]
             rows.append(result_of(problem, end, trace, normaliser))
     result = rows[0] if single else stacked_rows(rows)
     from_uncoupled = start is not None and init is None
     return with_check(_in_model_type(model, result), Question(model, outside, from_uncoupled))
+
+
+def _is_divergent(problem):
+    """Return whether no moments exist: the exponent rises in a direction of unbounded units."""
+    units = unbounded(problem.prior)
+    matrix = problem.side.dense().precision + np.diag(precisions(problem.prior))
+    matrix, signs = matrix[np.ix_(units, units)], directions(problem.prior)[units]
+    if not (units.any() and np.isfinite(matrix).all()):
+        return False
+    vector = linalg.eigh(matrix, subset_by_index=[0, 0])[1][:, 0]
+    # Units with one bound have large values of one sign only.
+    possible = [np.where(signs * x < 0, 0, x) for x in (vector, -vector)]
+    return any(x.any() and x @ matrix @ x <= 0 for x in possible)
 
 
 def _in_model_type(model, result):

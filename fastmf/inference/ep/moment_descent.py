@@ -121,7 +121,9 @@ class MomentStep:
             raise LinAlgError("the Gaussian is not proper.")
         # Eliminate the means, which leaves the variances of active units.
         scale = 1 / np.sqrt(by_vars[active])
-        square = _squared_correlations(point.inverse.covariance(active), var[active])
+        # Squares of correlations, with a ridge.
+        square = point.inverse.covariance(active) ** 2 / (var[active][:, None] * var[active])
+        square.flat[:: len(square) + 1] += RIDGE
         coupling = mixed[active] * scale
         model = _variance_model(square, scale / var[active])
         model -= coupling[:, None] * inverse.covariance(active) * coupling
@@ -164,13 +166,6 @@ def _unit_hessian(problem, point, levenberg):
         mixed / determinant / 2,
         first / determinant / 4 + levenberg / (2 * var * var),
     )
-
-
-def _squared_correlations(covariance, var):
-    """Compute the squares of correlations, with a ridge."""
-    square = covariance * covariance / (var[:, None] * var)
-    square.flat[:: len(var) + 1] += RIDGE
-    return square
 
 
 def _variance_model(square, scale):

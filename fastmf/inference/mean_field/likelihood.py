@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._common.arguments import number, real_array, rows
+from fastmf._common.arguments import number, real_array, refusing_overflow, rows
 from fastmf._common.rows import canonical, is_sparse
 from fastmf.inference.fixed_point import FixedPoint
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
@@ -18,6 +18,7 @@ from fastmf.priors._values import data_fields, log_prob_of_rows
 ESTIMATES = ("log_sum_exp", "mean")
 
 
+@refusing_overflow
 def log_likelihood(model, X, log_partition, **options):
     """Compute the log-likelihood of each row of data, given the log-partition of the model.
 

@@ -283,9 +283,13 @@ def mixture_bound(sides, b, bounds):
     logs = log_overlaps(sides, b)
     chosen, best = [0], bounds[0]
     for k in range(1, len(bounds)):
-        value = _value_of_mixture(bounds, logs, [*chosen, k])
+        more = [*chosen, k]
+        total = np.logaddexp.reduce(bounds[more])
+        half = (bounds[more] - total) / 2
+        terms = np.exp(half[:, None] + half + logs[np.ix_(more, more)])
+        value = total - np.log(2) * (terms.sum() - np.trace(terms))
         if value > best:
-            chosen, best = [*chosen, k], value
+            chosen, best = more, value
     return best - SUM_ROUNDING * abs(best), chosen
 
 
@@ -298,14 +302,6 @@ def _components(b, bounds):
     along = np.tanh(b[: len(near)]) @ np.cos(np.arange(b.shape[1]))
     keys = np.column_stack([np.round(near, 5), np.round(along, 2)])
     return np.sort(np.unique(keys, axis=0, return_index=True)[1])[: MAX_STARTS // 2]
-
-
-def _value_of_mixture(bounds, logs, chosen):
-    """Return the bound of the mixture of some products."""
-    total = np.logaddexp.reduce(bounds[chosen])
-    half = (bounds[chosen] - total) / 2
-    terms = np.exp(half[:, None] + half + logs[np.ix_(chosen, chosen)])
-    return total - np.log(2) * (terms.sum() - np.trace(terms))
 
 
 def log_overlaps(sides, b):
@@ -333,16 +329,11 @@ def _sums_over_states(sides, b, rng):
             if is_discrete(prior):
                 tilts = np.repeat(b[:, units], -(-4 * MAX_STARTS // len(b)), axis=0)
                 x = sample(prior, tilts, np.zeros_like(tilts), rng)
-                sides_of_states[k] = _distinct_states(x)
+                x = x + 0.0  # no -0, whose bytes differ
+                sides_of_states[k] = x[list({r.tobytes(): i for i, r in enumerate(x)}.values())]
     for k, x in sides_of_states.items():
         if all(map(has_log_prob, parts_of(sides.priors[k]))):
             yield log_sum_of_weights(sides, k, x)
-
-
-def _distinct_states(x):
-    """Return the distinct rows."""
-    x = x + 0.0  # no -0, whose bytes differ
-    return x[list({row.tobytes(): k for k, row in enumerate(x)}.values())]
 
 
 def log_sum_of_weights(sides, k, x):

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from fastmf._common.arguments import iteration
+from fastmf._common.arguments import iteration, refusing_overflow
 from fastmf._outcomes import DIVERGED
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.fixed_point import Question
@@ -27,6 +27,7 @@ from fastmf.priors._compiled import units_of
 from fastmf.priors._groups import NO_COVARIANCE, refuse_groups
 
 
+@refusing_overflow
 def relaxed_bp(
     model,
     init=None,

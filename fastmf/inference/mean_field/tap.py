@@ -50,6 +50,7 @@ from fastmf.priors._protocol import has_log_prob
 from fastmf.priors._values import data_fields
 
 
+@check.refusing_overflow
 def tap(
     model,
     init=None,
@@ -301,23 +302,18 @@ def log_partition_of_rows(layout, record, tilt, settings, n_threads=None):
     else:
         _call_with_memory(log_partitions, layout, record, tilt, settings, n_threads, values)
     record.status[~np.isfinite(values)] = DIVERGED
-    if tilt.clamped.any():
-        values += _clamped_terms(layout, record, tilt)
-    values[record.status == DIVERGED] = -np.inf
-    return values
-
-
-def _clamped_terms(layout, record, tilt):
-    """Sum the terms of clamped units in the log-partition: their priors and external tilts."""
-    clamped = np.broadcast_to(tilt.clamped, record.state[0].shape)
-    x = record.state[0].astype(np.float64)
-    terms = tilt.field * x - tilt.precision * x * x / 2
-    for prior, units in zip(layout.priors, layout.bounds, strict=True):
-        if clamped[:, units].any():
-            if not has_log_prob(prior):
+    if tilt.clamped.any():  # terms of clamped units: their priors and external tilts
+        x = record.state[0].astype(np.float64)
+        clamped, terms = np.broadcast_to(tilt.clamped, x.shape), tilt.field * x
+        terms -= tilt.precision * x * x / 2
+        for prior, units in zip(layout.priors, layout.bounds, strict=True):
+            some = clamped[:, units].any()
+            if some and not has_log_prob(prior):
                 raise TypeError(
                     f"clamp needs a prior with log_prob; {type(prior).__name__} does not offer it "
                     "(or pass log_partition=False)."
                 )
-            terms[:, units] += np.where(clamped[:, units], prior.log_prob(x[:, units]), 0)
-    return np.where(clamped, terms, 0).sum(1)
+            terms[:, units] += prior.log_prob(x[:, units]) if some else 0
+        values += terms.sum(1, where=clamped)
+    values[record.status == DIVERGED] = -np.inf
+    return values

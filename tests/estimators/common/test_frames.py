@@ -1,6 +1,7 @@
 """Data frames in and out: names of features in results, `set_output`."""
 
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -84,6 +85,15 @@ def test_transformers_take_and_return_data_frames(machine, library):
     assert list(features.columns) == list(machine.get_feature_names_out())
     expected = machine.set_output(transform="default").transform(X)
     np.testing.assert_array_equal(features.to_numpy(), expected)
+
+
+def test_queries_of_polars_are_refused():
+    X = pytest.importorskip("polars").DataFrame(np.eye(4), schema=NAMES)
+    fits = [kind().fit for kind in (mf.PottsMachine, mf.GeneralizedRBM)]
+    fits += [partial(kind().fit, X) for kind in (mf.SpikeSlabClassifier, mf.ConditionalRBM)]
+    for fit in fits:
+        with pytest.raises(TypeError, match=r"a LazyFrame .* pass its `.collect\(\)`"):
+            fit(X.lazy())
 
 
 OF_FEATURES = {

@@ -1,5 +1,6 @@
 """Edges free of the penalty of the fit: finite differences, and sums over all graphs."""
 
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -16,6 +17,7 @@ COUNTS = {
     "ferromagnet": [45, 22, 17, 27, 30, 18, 15, 51],
     "weak": [38, 20, 28, 23, 21, 28, 18, 22],
     "never meeting": [40, 50, 20, 60, 0, 0, 50, 40],
+    "few rows": [3, 2, 1, 2, 2, 1, 2, 6],
 }
 
 
@@ -70,12 +72,13 @@ def test_probabilities_of_edges_are_those_of_all_graphs_whatever_the_penalty(nam
     for l2 in (1.0, 0.1, 1e-3):
         machine = mf.FullyVisibleBoltzmannMachine(l2=l2).fit(rows_of(counts))
         found.append(machine.edge_inclusion(errors="naive").probability[PAIRS])
-    np.testing.assert_allclose(found, np.tile(expected, (3, 1)), atol=0.02)
+    np.testing.assert_allclose(found, [expected] * 3, atol=0.015 + 0.3 / counts.sum())
     np.testing.assert_allclose(found[1:], np.tile(found[0], (2, 1)), atol=1e-4)
 
 
 @pytest.mark.parametrize(
-    "kind", [mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine, mf.PottsMachine]
+    "kind",
+    [mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine, partial(mf.PottsMachine, n_states=3)],
 )
 def test_the_penalty_makes_no_difference(kind):
     X = (rows_of(COUNTS["ferromagnet"]) > 0).astype(int)
@@ -83,24 +86,3 @@ def test_the_penalty_makes_no_difference(kind):
     found = [kind(l2=l2, **both).fit(X).edge_inclusion() for l2 in (1.0, 1e-3)]
     np.testing.assert_allclose(found[0].probability, found[1].probability, atol=1e-4)
     np.testing.assert_allclose(found[0].mean, found[1].mean, atol=1e-4)
-
-
-def test_of_few_rows_the_penalty_stays():
-    few = mf.FullyVisibleBoltzmannMachine(l2=0.1).fit(rows_of([3, 2, 1, 2, 2, 1, 2, 3]))
-    found = few.edge_inclusion(errors="naive")
-    kept = few._edge_estimates("naive").inclusion(0.5, 1.0)
-    np.testing.assert_allclose(found.probability, kept.probability, atol=1e-12)
-    # The sandwich has at least the variances that it has where features are independent.
-    naive, own, raised = (
-        few._edge_estimates(*options).covariance.diagonal()
-        for options in (("naive",), ("sandwich",), ("sandwich", 1.0))
-    )
-    np.testing.assert_allclose(raised, np.maximum(own, 2 * naive))
-
-
-def test_of_many_rows_a_small_penalty_is_none():
-    X = rows_of(20 * np.array(COUNTS["ferromagnet"]))
-    plain = mf.FullyVisibleBoltzmannMachine().fit(X).edge_inclusion()
-    found = mf.FullyVisibleBoltzmannMachine(l2=1e-3).fit(X).edge_inclusion()
-    np.testing.assert_allclose(found.probability, plain.probability, atol=2e-3)
-    np.testing.assert_allclose(found.mean, plain.mean, atol=2e-3)

@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 from kernel_cases.machines import fully_visible, solved_gaussian
@@ -210,8 +212,22 @@ def test_bad_arguments():
         mf.adaptive_tap(rbm(), mf.adaptive_tap(rbm((5, 3))))
     with pytest.raises(ValueError, match="numbers of rows differ"):
         mf.adaptive_tap(rbm(), np.ones((2, 7)), field=np.ones((3, 7)))
-    unbounded = mf.RBM(np.full((3, 2), 5.0), *(mf.Gaussian(np.zeros(n), 1.0) for n in (3, 2)))
-    assert not mf.adaptive_tap(unbounded, schedule="parallel").converged
+
+
+@pytest.mark.parametrize("schedule", ["auto", "parallel"])
+@pytest.mark.parametrize("lower", [-np.inf, 0.0])
+def test_moments_of_strongly_coupled_units_do_not_exist(lower, schedule):
+    units, outcomes = mf.TruncatedGaussian(np.zeros(4), 1.0, lower, np.inf), set()
+    for seed in range(12):
+        J = np.random.default_rng(seed).normal(size=(4, 4)) * (0.2 + 0.1 * (seed % 5))
+        J, exist = (J + J.T) * (1 - np.eye(4)), True
+        result = mf.adaptive_tap(mf.BoltzmannMachine(J, units), schedule=schedule)
+        for subset in itertools.product([False, True], repeat=4):
+            values, vectors = np.linalg.eigh((np.eye(4) - J)[np.ix_(subset, subset)])
+            same_sign = (vectors > 0).all(0) | (vectors < 0).all(0) | np.isinf(lower)
+            exist &= not (same_sign & (values < 0)).any()
+        outcomes.add((exist, "do not exist" in result.message))
+    assert outcomes - {(False, False)} == {(True, False), (False, True)}
 
 
 def test_units_held_by_large_fields_keep_their_cavities():

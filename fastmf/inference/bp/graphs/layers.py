@@ -38,7 +38,8 @@ def propagate_on_layers(options, model, field, clamp, init=None, solve=propagate
     if init is not None:
         raise ValueError("init: not available where the RBM is solved as a graph.")
     n, pairwise = len(model.weights), options.pairwise
-    machine, *tilts = graph_of_layers(model, field, clamp)
+    machine = machine_of_layers(model.weights, model.layers)
+    tilts = [_joined(*pair, model) for pair in (("field", field), ("clamp", clamp))]
     options = replace(options, pairwise=bool(pairwise), messages=False)
     result = solve(options, machine, *tilts)
     columns = len(column_sizes(model.visible))
@@ -72,12 +73,6 @@ def propagate_on_layers(options, model, field, clamp, init=None, solve=propagate
         if name in result.__dict__:
             beliefs.__dict__[name] = result.__dict__[name]
     return beliefs
-
-
-def graph_of_layers(model, field=None, clamp=None):
-    """Convert an RBM, and fields and clamps of its units, to a BoltzmannMachine."""
-    machine = machine_of_layers(model.weights, model.layers)
-    return machine, _joined("field", field, model), _joined("clamp", clamp, model)
 
 
 def _joined(name, value, model):
