@@ -17,6 +17,7 @@ from numbers import Integral
 import numpy as np
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import validate_data
 
 from fastmf import models
 from fastmf._common.arguments import count, number, one_of, positive
@@ -670,7 +671,8 @@ class LayeredMachine(
 
     def _given(self, X, dtype, model=None, missing=False):
         """Return rows of a type, with labels of categories, and NaN if values may be missing."""
-        if self.categories_ and is_frame(X) and X.shape[1] == len(self.categories_):
+        if self.categories_ and is_frame(X):
+            validate_data(self, X, reset=False, skip_check_array=True)  # names of columns
             X, _ = coded_frame(X, self.categories_)
         X = checked_rows(self, X, reset=False, dtype=dtype, missing=missing)
         return with_nan_labels((model or self.model_).layers[0], X) if missing else X
