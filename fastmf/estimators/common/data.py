@@ -173,8 +173,8 @@ def complete_target(y, numeric=False):
         words = np.frompyfunc(lambda x: isinstance(x, str | bytes), 1, 1)(values).astype(bool)
         if numeric and words.any():
             raise ValueError(
-                f"y must hold numbers, got {values[words].item(0)!r:.40}: of classes take a "
-                "classifier, such as SpikeSlabClassifier."
+                f"y must hold numbers, got {values[words].item(0)!r:.40}: convert texts by "
+                "astype(float), or of classes take a classifier, such as SpikeSlabClassifier."
             )
         if words.any() and not words.all():
             raise TypeError(
