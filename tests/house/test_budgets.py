@@ -14,10 +14,10 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 54_385,
-    "lines of code": 33_837,
+    "lines": 54_384,
+    "lines of code": 33_836,
     "numeric constants": 279,
-    "lines of tests": 41_811,
+    "lines of tests": 41_809,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,

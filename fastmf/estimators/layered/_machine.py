@@ -322,7 +322,7 @@ class LayeredMachine(
 
     @property
     def log_partition_(self):
-        """Log-partition, exact for small models, else annealed; cached until `model_` changes."""
+        """Log-partition, exact for small or Gaussian models, else annealed; cached for `model_`."""
         return self._estimated_log_partition()[0]
 
     @property
@@ -338,14 +338,13 @@ class LayeredMachine(
             model, starts = double.model_, double.starts_
             if enumerable(model):
                 value = exact(model, averages=False).log_partition, 0.0
-            elif not all(map(can_sample, model.layers)):
-                value = log_partition_estimate(double._solve(starts)), np.nan
+            elif model.gaussian.all() or not all(map(can_sample, model.layers)):
+                error = 0.0 if model.gaussian.all() else np.nan  # integrated out: exact
+                value = log_partition_estimate(double._solve(starts)), error
             else:
-                seed = self.random_state if isinstance(self.random_state, Integral) else 0
+                seed = int(self.random_state) if isinstance(self.random_state, Integral) else 0
                 data = nearest_states(double.visible_, starts)
-                value = estimated_log_partition(
-                    model, data, runs.MAX_ERROR, self.n_threads, int(seed)
-                )
+                value = estimated_log_partition(model, data, runs.MAX_ERROR, self.n_threads, seed)
             estimate = self._log_partition = (self.model_, *value)
         return estimate[1:]
 
