@@ -7,7 +7,7 @@ from importlib.resources import files
 from io import StringIO
 from string import Template
 
-from fastmf.models._io import replacing
+from fastmf.models._io import write_text
 
 # Figures use the text colour of the page instead of black.
 _FIGURE_STYLE = (
@@ -79,8 +79,7 @@ def write_page(path, name, values):
     navigation = "\n".join(['<nav aria-label="Sections">', *links, "</nav></header>"])
     title = re.search("<h1>(.*?)</h1>", body)[1]
     page = {"title": title, "body": body.replace("</header>", navigation, 1)}
-    with replacing(path) as file:
-        file.write(Template(_text("page")).substitute(page).encode())
+    write_text(path, Template(_text("page")).substitute(page))
 
 
 def _text(name):

@@ -23,7 +23,7 @@ from fastmf.datasets.alignments import (
     write_fasta,
 )
 from fastmf.datasets.files import is_text, is_word, read_named, read_text
-from fastmf.models._io import reading, replacing, shown
+from fastmf.models._io import reading, replacing, shown, write_text
 
 # Suffixes of FASTA files.
 FASTA = (".fasta", ".fa", ".afa", ".faa", ".fna")
@@ -339,8 +339,7 @@ def write_table(path, rows):
     csv.writer(text, lineterminator="\n").writerows(
         [x if isinstance(x, str) else str(x).removesuffix(".0") for x in row] for row in rows
     )
-    with replacing(path) as file:
-        file.write(text.getvalue().encode())
+    write_text(path, text.getvalue())
 
 
 def write_columns(path, columns):

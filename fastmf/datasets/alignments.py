@@ -14,7 +14,7 @@ from fastmf._common.rows import row_blocks
 from fastmf._threads.workers import VECTOR_SPEED, in_parallel, workers_for
 from fastmf.datasets.files import beginning, contents, reading
 from fastmf.kernels.pseudo_likelihood import hamming
-from fastmf.models._io import replacing
+from fastmf.models._io import write_text
 
 ALPHABETS = {"protein": "-ACDEFGHIKLMNPQRSTVWY", "rna": "-ACGU", "dna": "-ACGT"}
 
@@ -195,6 +195,7 @@ def write_fasta(path, X, alphabet="protein", names=None):
     Parameters
     ----------
     path : str or path
+        Compressed if named ``*.gz``.
     X : int array of shape (n_rows, n_columns)
         States of the positions; negative (missing) ones are written as gaps.
     alphabet : {"protein", "rna", "dna"} or str, default "protein"
@@ -232,10 +233,8 @@ def write_fasta(path, X, alphabet="protein", names=None):
     names = range(1, len(X) + 1) if names is None else list(names)
     if len(names) != len(X) or any("\n" in str(name) for name in names):
         raise ValueError(f"names must be {len(X)} names without line breaks, got {len(names)}.")
-    letters = np.frombuffer((alphabet + "-").encode("ascii"), np.uint8)
-    with replacing(path) as file:
-        for name, row in zip(names, letters[np.maximum(states, -1)], strict=True):
-            file.write(f">{name}\n".encode() + row.tobytes() + b"\n")
+    rows = map("".join, np.array([*alphabet, "-"])[np.maximum(states, -1)])
+    write_text(path, "".join(f">{name}\n{row}\n" for name, row in zip(names, rows, strict=True)))
 
 
 def load_and_compare(

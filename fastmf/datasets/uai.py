@@ -1,6 +1,5 @@
 """Reading and writing of models and evidence in the format of the UAI inference competitions."""
 
-import gzip
 import math
 from typing import NamedTuple
 
@@ -8,7 +7,7 @@ import numpy as np
 
 from fastmf._common.arguments import file_path, number
 from fastmf.datasets.files import check_memory, contents, reading
-from fastmf.models._io import replacing
+from fastmf.models._io import write_text
 from fastmf.models._state_tables import (
     allowed_states,
     equal_factors,
@@ -237,20 +236,12 @@ def save_uai(model, path, *, clamp=None, log_factor=0.0):
     lines += [" ".join(map(str, (len(scope), *scope))) for scope, _ in factors]
     for _, table in factors:
         lines += ["", str(table.size), " ".join(map(repr, table.ravel().tolist()))]
-    _write(path, lines)
+    write_text(path, "\n".join(lines) + "\n")
     if clamp is not None:
         observed = [(k, int(a.argmax())) for k, a in enumerate(allowed) if a.sum() == 1]
         words = [len(observed), *(number for pair in observed for number in pair)]
         name = path.name.removesuffix(".gz") + ".evid"
-        _write(path.with_name(name), [" ".join(map(str, words))])
-
-
-def _write(path, lines):
-    text = ("\n".join(lines) + "\n").encode("ascii")
-    if path.name.lower().endswith(".gz"):
-        text = gzip.compress(text, mtime=0)
-    with replacing(path) as file:
-        file.write(text)
+        write_text(path.with_name(name), " ".join(map(str, words)) + "\n")
 
 
 # --- words ----------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ Members are read one by one, each after its header has been checked.
 """
 
 import dataclasses
+import gzip
 import math
 import os
 import tempfile
@@ -63,11 +64,18 @@ def _remove_leftovers(path):
                 file.unlink()
 
 
+def write_text(path, text):
+    """Write a text to `path` atomically, compressed by gzip if the name ends in .gz."""
+    text = text.encode()
+    with replacing(path) as file:
+        file.write(gzip.compress(text, mtime=0) if str(path).lower().endswith(".gz") else text)
+
+
 def write_arrays(path, arrays):
     """Write named arrays to `path`, atomically."""
     for name, array in arrays.items():
-        if np.asarray(array).dtype.hasobject:
-            raise TypeError(f"{name}={array!r:.60} cannot be saved: it is an array of objects.")
+        if np.asarray(array).dtype.kind not in "fiubU":
+            raise TypeError(f"{name}={array!r:.60} cannot be saved: only numbers and strings can.")
     with replacing(path) as file:
         np.savez(file, **arrays)
 

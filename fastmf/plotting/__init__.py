@@ -82,14 +82,14 @@ def forest(ax, values, spread, labels, **points):
     return ax, dots
 
 
-def names_of(names, n, what):
+def names_of(names, n, what, argument="names"):
     """Return `n` names, by default numbers."""
     if names is None:
         return [str(k) for k in range(n)]
     if not hasattr(names, "__len__"):
-        raise TypeError(f"names must be a sequence of str, got {names!r:.60}.")
+        raise TypeError(f"{argument} must be a sequence of str, got {names!r:.60}.")
     if len(names) != n:
-        raise ValueError(f"names must name all {n} {what}, got {len(names)}.")
+        raise ValueError(f"{argument} must name all {n} {what}, got {len(names)}.")
     return [str(name) for name in names]
 
 
@@ -502,7 +502,7 @@ def coupling_network(
     certainty = (p[pairs] - minimum) / (1 - minimum) if minimum < 1 else np.ones(len(first))
     alpha = 0.15 + 0.85 * certainty
     names = names_of(tests.names if names is None else names, len(p), "units")
-    groups = [] if groups is None else names_of(groups, len(p), "units")
+    groups = [] if groups is None else names_of(groups, len(p), "units", "groups")
     ax = axes(ax, (6.5, 6) if legend or groups else (6, 6))
     x, y = _positions(len(p), first, second, coupling, layout)
     strongest = abs(coupling).max(initial=0) or 1.0

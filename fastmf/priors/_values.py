@@ -78,29 +78,30 @@ def check_support(prior, X, means=True, dtype=np.float64, name="X"):
     If `means`, two-valued units also accept values in between, as probabilities (or means), like
     scikit-learn's BernoulliRBM.
     """
+    sizes = column_sizes(prior)
+    places, first = np.repeat(np.arange(X.shape[1]), sizes if X.shape[1] == len(sizes) else 1), 0
     if is_sparse(X) and not has_groups(prior):
-        first = 0
         for part, columns in columns_by_parts(prior, X):
-            check_part(part, columns, means, first, name=name)
+            check_part(part, columns, means, places[first:], name=name)
             first += columns.shape[1]
         return
     for rows in row_blocks(X, dense=True):
         first = 0
         for part, columns in by_parts(prior, states(prior, X[rows], dtype)):
-            check_part(part, columns, means, first, rows.start, name=name)
+            check_part(part, columns, means, places[first:], rows.start, name=name)
             first += columns.shape[1]
 
 
-def check_part(prior, X, means=True, first=0, first_row=0, zero="0", name="X"):
+def check_part(prior, X, means=True, places=None, first_row=0, zero="0", name="X"):
     """Do as `check_support` for one part of a prior, or for a class of priors.
 
-    Messages count columns and rows from `first` and `first_row`, and call a zero `zero`.
+    Messages number columns by `places`, count rows from `first_row`, and call a zero `zero`.
     """
     if is_sparse(X):
         if not _all_stored_admissible(prior, X, means):
             for rows in row_blocks(X, dense=True):
                 zero = "0 (a zero that is not stored)"
-                check_part(prior, X[rows].toarray(), means, first, rows.start, zero, name)
+                check_part(prior, X[rows].toarray(), means, places, rows.start, zero, name)
         return
     allowed = admissible(prior, X, means=means)
     if np.all(allowed):
@@ -111,7 +112,7 @@ def check_part(prior, X, means=True, first=0, first_row=0, zero="0", name="X"):
         f"{name} must hold values that {class_.__name__} units can take: expected each to be "
         f"{describe_support(prior, column, means=means)}, got "
         f"{f'{X[row, column]:g}' if X[row, column] else zero} in row {first_row + row}, column "
-        f"{first + column}: recode or scale them (8-bit images as "
+        f"{column if places is None else places[column]}: recode or scale them (8-bit images as "
         "X / 255 or X > 127), or take other units."
     )
 
@@ -134,20 +135,17 @@ def _all_stored_admissible(prior, X, means):
 def checked_values(visible, X, dtype, *, missing=False, means=True):
     """Return the rows; raise a ValueError if visible units cannot take some values."""
     grouped = has_groups(visible)
-    if is_sparse(X):
-        if grouped and X.shape[1] != n_units(visible):
-            raise ValueError(
-                "X must be a dense array of labels, got a sparse matrix: of categorical units only "
-                f"one-hot rows of {n_units(visible)} columns may be sparse."
-            )
-    elif X.dtype.kind == "f":
-        X = as_states("X", visible, X)
+    if is_sparse(X) and grouped and X.shape[1] != n_units(visible):
+        raise ValueError(
+            "X must be a dense array of labels, got a sparse matrix: of categorical units only "
+            f"one-hot rows of {n_units(visible)} columns may be sparse."
+        )
     if not missing and grouped and not is_sparse(X):
         _refuse_missing(visible, X)
     if missing and grouped and is_incomplete(X):
         _check_whole_groups(visible, X)
     check_support(visible, X, means, dtype)
-    return X
+    return X if is_sparse(X) or X.dtype.kind != "f" else as_states("X", visible, X)
 
 
 def _check_whole_groups(visible, X):

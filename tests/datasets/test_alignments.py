@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastmf.datasets import load_alignment
+from fastmf.datasets import load_alignment, write_fasta
 from fastmf.datasets.alignments import ALPHABETS, is_alignment, load_and_compare, residues_of
 
 A2M = """>focus/3-7 a title
@@ -124,18 +124,15 @@ def test_the_alphabet_that_fits(tmp_path, sequences, alphabet):
 PROTEIN = "MKVLAEFIPQRSTWYCDGHN"
 
 
-@pytest.mark.parametrize(
-    "rows, alphabet",
-    [
-        ([PROTEIN + "X", PROTEIN[::-1] + "X"], "protein"),  # no row is within any alphabet
-        ([PROTEIN + "B", "-" * 21, "ACG-" * 5 + "A"], "protein"),  # all RNA that there is
-        (["ACGUN"] * 10, "rna"),
-        (["ACGTN"] * 10, "dna"),
-        (["ACGTRYN"] + ["ACGTACG"] * 6, "dna"),
-        (["NNNNNACG"] * 10, "rna"),
-        (["GAGAGSGAGAGS"] * 10, "protein"),  # silk
-    ],
-)
+@pytest.mark.parametrize("rows, alphabet", [
+    ([PROTEIN + "X", PROTEIN[::-1] + "X"], "protein"),  # no row is within any alphabet
+    ([PROTEIN + "B", "-" * 21, "ACG-" * 5 + "A"], "protein"),  # all RNA that there is
+    (["ACGUN"] * 10, "rna"),
+    (["ACGTN"] * 10, "dna"),
+    (["ACGTRYN"] + ["ACGTACG"] * 6, "dna"),
+    (["NNNNNACG"] * 10, "rna"),
+    (["GAGAGSGAGAGS"] * 10, "protein"),  # silk
+])  # fmt: skip
 def test_the_alphabet_of_most_letters_fits(tmp_path, rows, alphabet):
     path = write(tmp_path, "".join(f">x\n{row}\n" for row in rows))
     letters = ALPHABETS[alphabet]
@@ -273,25 +270,22 @@ def test_a_damaged_file_is_one_line_with_its_name(tmp_path, text, says):
     assert str(path) in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "options, error, says",
-    [
-        ({"gaps": "none"}, ValueError, "gaps must be one of 'state', 'missing'"),
-        ({"inserts": "none"}, ValueError, "inserts must be one of 'drop', 'keep'"),
-        ({"outside": "none"}, ValueError, "outside must be one of 'drop', 'gap', 'missing'"),
-        ({"alphabet": "AAC"}, ValueError, "at least two different"),
-        ({"alphabet": "A"}, ValueError, "at least two different"),
-        ({"alphabet": "Protein?"}, ValueError, "upper-case"),
-        ({"alphabet": "A>"}, ValueError, "without '>'"),
-        ({"alphabet": "A-."}, ValueError, "not with both"),
-        ({"alphabet": 4}, TypeError, "alphabet must be a str"),
-        ({"focus": 4}, TypeError, "focus must be a str"),
-        ({"focus": ""}, ValueError, "no sequence's title begins"),
-        ({"focus": "nobody"}, ValueError, "no sequence's title begins with focus='nobody'"),
-        ({"focus": "f"}, ValueError, r"fits 2 sequences \(focus/3-7, fourth"),
-        ({"max_bytes": 50}, ValueError, "larger than max_bytes=50"),
-    ],
-)
+@pytest.mark.parametrize("options, error, says", [
+    ({"gaps": "none"}, ValueError, "gaps must be one of 'state', 'missing'"),
+    ({"inserts": "none"}, ValueError, "inserts must be one of 'drop', 'keep'"),
+    ({"outside": "none"}, ValueError, "outside must be one of 'drop', 'gap', 'missing'"),
+    ({"alphabet": "AAC"}, ValueError, "at least two different"),
+    ({"alphabet": "A"}, ValueError, "at least two different"),
+    ({"alphabet": "Protein?"}, ValueError, "upper-case"),
+    ({"alphabet": "A>"}, ValueError, "without '>'"),
+    ({"alphabet": "A-."}, ValueError, "not with both"),
+    ({"alphabet": 4}, TypeError, "alphabet must be a str"),
+    ({"focus": 4}, TypeError, "focus must be a str"),
+    ({"focus": ""}, ValueError, "no sequence's title begins"),
+    ({"focus": "nobody"}, ValueError, "no sequence's title begins with focus='nobody'"),
+    ({"focus": "f"}, ValueError, r"fits 2 sequences \(focus/3-7, fourth"),
+    ({"max_bytes": 50}, ValueError, "larger than max_bytes=50"),
+])  # fmt: skip
 def test_options(tmp_path, options, error, says):
     with pytest.raises(error, match=says):
         load(tmp_path, A2M, **options)
@@ -306,6 +300,13 @@ def test_lower_case_alone_is_no_alignment(tmp_path, rows):
     with pytest.raises(ValueError, match="all its letters are lower-case"):
         load_alignment(path)
     assert load_alignment(path, inserts="keep").X.shape == (len(rows), 3)
+
+
+@pytest.mark.parametrize("name", ["x.fasta", "x.fasta.gz"])
+def test_sequences_are_read_as_they_were_written(tmp_path, name):
+    X = np.random.default_rng(0).integers(0, 21, (5, 30))
+    write_fasta(tmp_path / name, X)
+    np.testing.assert_array_equal(load_alignment(tmp_path / name).X, X)
 
 
 def test_a_missing_file_and_a_folder(tmp_path):

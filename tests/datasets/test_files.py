@@ -102,18 +102,15 @@ def test_rows_of_truth_values_keep_their_text(tmp_path, k):
 
 
 @pytest.mark.parametrize("separator", [";", "\t"])
-@pytest.mark.parametrize(
-    "rows, says",
-    [
-        # Read as decimals, one sign or the other would be wrong by a factor of 1000.
-        (["1.234 0,5", "2.345 1,25"], "commas, such as 0,5, and with points, such as 1.234"),
-        (["1,234 0.5", "2,345 1.25"], "commas, such as 1,234, and with points, such as 0.5"),
-        (["1,234 5.678"], "no separators of thousands"),
-        (["1,25 0.5", "2,345 1.234"], "commas, such as 1,25, and with points, such as 0.5"),
-        (["1.234.567 1", "2 3"], "no separators of thousands"),
-        (["1,234.5 1", "2 3"], "no separators of thousands"),
-    ],
-)
+@pytest.mark.parametrize("rows, says", [
+    # Read as decimals, one sign or the other would be wrong by a factor of 1000.
+    (["1.234 0,5", "2.345 1,25"], "commas, such as 0,5, and with points, such as 1.234"),
+    (["1,234 0.5", "2,345 1.25"], "commas, such as 1,234, and with points, such as 0.5"),
+    (["1,234 5.678"], "no separators of thousands"),
+    (["1,25 0.5", "2,345 1.234"], "commas, such as 1,25, and with points, such as 0.5"),
+    (["1.234.567 1", "2 3"], "no separators of thousands"),
+    (["1,234.5 1", "2 3"], "no separators of thousands"),
+])  # fmt: skip
 def test_signs_of_thousands_are_refused(tmp_path, rows, says, separator):
     (tmp_path / "x.tsv").write_text("a b\n".replace(" ", separator))
     with open(tmp_path / "x.tsv", "a") as file:
@@ -131,17 +128,14 @@ def test_commas_that_may_be_of_thousands_are_refused(tmp_path):
         assert read_array(tmp_path / "x.csv")[0, 0] == 1.234
 
 
-@pytest.mark.parametrize(
-    "text, names",
-    [
-        ("1 2\n", None),
-        ('"a, b",c\n1,2\n', ["a, b", "c"]),
-        ("one  two\n1 2\n", ["one", "two"]),
-        ('"","a","b"\n"x",1,2\n', ["a", "b"]),
-        ('"a" "b"\n"x" 1 2\n', ["a", "b"]),
-        ("item 1\n1\n", ["item 1"]),
-    ],
-)
+@pytest.mark.parametrize("text, names", [
+    ("1 2\n", None),
+    ('"a, b",c\n1,2\n', ["a, b", "c"]),
+    ("one  two\n1 2\n", ["one", "two"]),
+    ('"","a","b"\n"x",1,2\n', ["a", "b"]),
+    ('"a" "b"\n"x" 1 2\n', ["a", "b"]),
+    ("item 1\n1\n", ["item 1"]),
+])  # fmt: skip
 def test_names_of_columns(tmp_path, text, names):
     (tmp_path / "x.txt").write_text(text)
     assert read_named(tmp_path / "x.txt")[1] == names

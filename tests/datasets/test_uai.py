@@ -59,16 +59,13 @@ def written(path, text, name="model.uai"):
     return path / name
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        TEXT,
-        "\ufeff" + TEXT.replace("\n", "\r\n"),
-        " ".join(TEXT.split()),
-        "\n\n" + TEXT.replace("\n", "\t\n \n"),
-        TEXT.replace("MARKOV", "bayes").rstrip(),
-    ],
-)
+@pytest.mark.parametrize("text", [
+    TEXT,
+    "\ufeff" + TEXT.replace("\n", "\r\n"),
+    " ".join(TEXT.split()),
+    "\n\n" + TEXT.replace("\n", "\t\n \n"),
+    TEXT.replace("MARKOV", "bayes").rstrip(),
+])  # fmt: skip
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_model_against_the_product_of_its_factors(tmp_path, text, packed):
     text = text.encode()

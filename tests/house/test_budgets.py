@@ -17,7 +17,7 @@ BUDGETS = {
     "lines": 54_386,
     "lines of code": 33_839,
     "numeric constants": 279,
-    "lines of tests": 41_812,
+    "lines of tests": 41_809,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,

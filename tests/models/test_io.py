@@ -155,8 +155,9 @@ def test_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
 
 
 def test_objects_are_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(TypeError, match=r"labels=.* cannot be saved"):
-        write_arrays(tmp_path / "file", {"labels": np.array(["a", None])})
+    for labels in (np.array(["a", None]), np.array([b"a"])):
+        with pytest.raises(TypeError, match=r"labels=.* cannot be saved"):
+            write_arrays(tmp_path / "file", {"labels": labels})
     assert not list(tmp_path.iterdir())
 
 

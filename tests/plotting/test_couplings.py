@@ -71,7 +71,7 @@ def test_groups_have_colours_and_legends(machine):
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
     assert {"mood", "sleep", "positive", "negative"} <= set(labels)
     assert coupling_network(machine, legend=False).axes[0].get_legend() is None
-    with pytest.raises(ValueError, match="all 4 units, got 1"):
+    with pytest.raises(ValueError, match="groups must name all 4 units, got 1"):
         coupling_network(machine, groups=["mood"])
 
 

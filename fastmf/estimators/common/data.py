@@ -33,11 +33,9 @@ def checked_data(estimator, X, y="no_validation", *, reset, missing=False, **opt
     options |= {"reset": reset, "ensure_all_finite": False}
     X, without_y = with_nan(X), isinstance(y, str)
     refuse_dates("X", X)
-    numeric_y = not without_y and options.get("y_numeric")
-    if numeric_y:
-        refuse_dates("y", y)
+    y = y if without_y else complete_target(y, options.get("y_numeric"))
     try:
-        checked = validate_data(estimator, X, y if without_y else complete_target(y), **options)
+        checked = validate_data(estimator, X, y, **options)
     except (TypeError, ValueError, OverflowError) as error:
         # scikit-learn's messages of several lines, without the name of the argument.
         text, kind = " ".join(str(error).split()), type(error)
@@ -47,11 +45,6 @@ def checked_data(estimator, X, y="no_validation", *, reset, missing=False, **opt
             raise
         raise (TypeError if kind is TypeError else ValueError)(f"X: {text}") from error
     X = checked if without_y else checked[0]
-    if numeric_y and checked[1].dtype.kind not in "fiub":
-        raise ValueError(
-            f"y must hold numbers, got {checked[1].item(0)!r:.40} in row 0: of classes take a "
-            "classifier, such as SpikeSlabClassifier."
-        )
     if X.dtype.kind == "f":
         check_finite(estimator, X, missing)
     return checked
@@ -164,9 +157,11 @@ def column_name(estimator, column):
     return f"{column}" if names is None else f"{column} ({names[column]!r})"
 
 
-def complete_target(y):
-    """Return targets unchanged; raise if any is missing or masked."""
+def complete_target(y, numeric=False):
+    """Return targets unchanged; raise if any is missing, masked, or no number if `numeric`."""
     refuse_lazy(y)
+    if numeric:
+        refuse_dates("y", y)
     if is_sparse(y) or y is None:
         return y
     if np.ma.isMaskedArray(y):
@@ -183,8 +178,13 @@ def complete_target(y):
             f"y contains missing values (NaN or None), the first in row {row}: leave such "
             "rows out, or give them labels."
         )
-    if values.dtype == object:
-        words = np.frompyfunc(lambda value: isinstance(value, str), 1, 1)(values).astype(bool)
+    if values.dtype.kind in "OSU":
+        words = np.frompyfunc(lambda x: isinstance(x, str | bytes), 1, 1)(values).astype(bool)
+        if numeric and words.any():
+            raise ValueError(
+                f"y must hold numbers, got {values[words].item(0)!r:.40}: convert texts by "
+                "astype(float), or of classes take a classifier, such as SpikeSlabClassifier."
+            )
         if words.any() and not words.all():
             raise TypeError(
                 f"y must hold labels of one kind, got {values[words][0]!r:.40} and "

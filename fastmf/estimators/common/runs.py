@@ -1,6 +1,6 @@
 """Training runs: seeds, settings, and convergence warnings."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -72,7 +72,7 @@ def run(estimator, model, data, steps, seed, validation, raw=None, **options):
 
 def _with_raw_models(callbacks, raw):
     """Wrap callbacks so that they see models on the data's scale; return invalid values as is."""
-    if raw is None or not (isinstance(callbacks, Iterable) and all(map(callable, callbacks))):
+    if raw is None or not (isinstance(callbacks, Collection) and all(map(callable, callbacks))):
         return () if callbacks is None else callbacks
 
     def seeing_raw(callback):

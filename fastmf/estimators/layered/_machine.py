@@ -17,6 +17,7 @@ from numbers import Integral
 import numpy as np
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import validate_data
 
 from fastmf import models
 from fastmf._common.arguments import count, number, one_of, positive
@@ -321,7 +322,7 @@ class LayeredMachine(
 
     @property
     def log_partition_(self):
-        """Log-partition, exact for small models, else annealed; cached until `model_` changes."""
+        """Log-partition, exact for small or Gaussian models, else annealed; cached for `model_`."""
         return self._estimated_log_partition()[0]
 
     @property
@@ -337,14 +338,13 @@ class LayeredMachine(
             model, starts = double.model_, double.starts_
             if enumerable(model):
                 value = exact(model, averages=False).log_partition, 0.0
-            elif not all(map(can_sample, model.layers)):
-                value = log_partition_estimate(double._solve(starts)), np.nan
+            elif model.gaussian.all() or not all(map(can_sample, model.layers)):
+                error = 0.0 if model.gaussian.all() else np.nan  # integrated out: exact
+                value = log_partition_estimate(double._solve(starts)), error
             else:
-                seed = self.random_state if isinstance(self.random_state, Integral) else 0
+                seed = int(self.random_state) if isinstance(self.random_state, Integral) else 0
                 data = nearest_states(double.visible_, starts)
-                value = estimated_log_partition(
-                    model, data, runs.MAX_ERROR, self.n_threads, int(seed)
-                )
+                value = estimated_log_partition(model, data, runs.MAX_ERROR, self.n_threads, seed)
             estimate = self._log_partition = (self.model_, *value)
         return estimate[1:]
 
@@ -670,7 +670,8 @@ class LayeredMachine(
 
     def _given(self, X, dtype, model=None, missing=False):
         """Return rows of a type, with labels of categories, and NaN if values may be missing."""
-        if self.categories_ and is_frame(X) and X.shape[1] == len(self.categories_):
+        if self.categories_ and is_frame(X):
+            validate_data(self, X, reset=False, skip_check_array=True)  # names of columns
             X, _ = coded_frame(X, self.categories_)
         X = checked_rows(self, X, reset=False, dtype=dtype, missing=missing)
         return with_nan_labels((model or self.model_).layers[0], X) if missing else X

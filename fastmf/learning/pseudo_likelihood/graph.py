@@ -1,6 +1,6 @@
 """User-defined graphs: the pairs of units that may be coupled."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 import numpy as np
 from scipy.sparse import coo_array, issparse
@@ -19,8 +19,9 @@ def edges_of(graph, n_units, names=None):
         check_order("graph", [graph], names, "X")
         first, second = _of_matrix(graph, n_units)
     else:
-        pairs = graph.edges if hasattr(graph, "nodes") else graph
-        if isinstance(pairs, str) or not isinstance(pairs, Iterable):
+        pairs = list(graph.edges()) if hasattr(graph, "nodes") else graph
+        # An iterator would be empty in the next fit.
+        if isinstance(pairs, str) or not isinstance(pairs, Collection):
             raise TypeError(_EXPECTED.format(n_units, type(graph).__name__))
         first, second = _of_pairs(list(pairs), n_units, names)
     if (first == second).any():
@@ -46,8 +47,8 @@ def _of_matrix(graph, n_units):
             f"{matrix.shape}."
         )
     adjacent = matrix.tocsr() != 0
-    if (adjacent != adjacent.T).nnz:
-        raise ValueError("graph must be a symmetric adjacency matrix.")
+    if (adjacent != adjacent.T).nnz or np.isnan(matrix.data).any():
+        raise ValueError("graph must be a symmetric adjacency matrix without NaN.")
     return adjacent.nonzero()
 
 

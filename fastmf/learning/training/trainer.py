@@ -11,7 +11,7 @@ It contains a digest of each member, by which modified files are detected.
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -388,7 +388,7 @@ def train(model, X, steps, *, seed=None, validation=None, weights=None, callback
     The result is determined by the seed; None draws one. Rows of an epoch are resampled in
     proportion to their weights. Training stops when a callback returns True after an epoch.
     """
-    if not (isinstance(callbacks, Iterable) and all(map(callable, callbacks))):
+    if not (isinstance(callbacks, Collection) and all(map(callable, callbacks))):
         raise TypeError(f"callbacks must be a sequence of functions, got {callbacks!r:.60}.")
     settings, checkpoint = steps.settings, Checkpoint.path_in(callbacks)
     state, write_checkpoint = start_of(checkpoint, model, X, settings, seed, validation, weights)
@@ -415,8 +415,8 @@ def train(model, X, steps, *, seed=None, validation=None, weights=None, callback
         write_checkpoint(state)
         if verbose:
             to_stderr(_line(state.history, steps))
-        # All callbacks are called, even if the first one returns True.
-        if any([callback(state) is True for callback in callbacks]):
+        stops = [callback(state) for callback in callbacks]
+        if any(isinstance(stop, bool | np.bool_) and stop for stop in stops):
             break
     if settings.early_stopping and state.best is not None:
         state.model = state.best

@@ -37,38 +37,35 @@ DECLARED = pd.DataFrame({
 })  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "fit, X, options, expected",
-    [
-        *((binary, np.array(pair)[(SPINS > 0).astype(int)], (), [pair] * 3) for pair in PAIRS),
-        (binary, np.full((2, 2), -1.0), (), [(-1, 1)] * 2),  # data of one value
-        (binary, np.full((2, 2), 0.0), (), [(0, 1)] * 2),
-        (binary, np.full((2, 2), 1.0), (), [(-1, 1)] * 2),
-        (binary, [["no", "m"], ["yes", "f"], ["no", "f"]], (), [("no", "yes"), ("f", "m")]),
-        (binary, [[0, 1], [1, 2]], (), [(0, 1), (1, 2)]),
-        (binary, [["no", "no"], ["yes", "no"]], (), [("no", "yes")] * 2),
-        (binary, DECLARED, (), [("yes", "no"), ("no", "yes"), ("f", "m")]),
-        (ordinal, rows(1, 2, 4), (), [(1, 2, 3, 4)] * 2),
-        (ordinal, rows(1, 2, 4), (4,), [(1, 2, 3, 4)] * 2),
-        (ordinal, rows(1, 2, 4), (5,), [(1, 2, 3, 4, 5)] * 2),
-        (ordinal, rows(0, 2), (5,), [(0, 1, 2, 3, 4)] * 2),
-        (ordinal, rows(0, 4), ([5, 5],), [(0, 1, 2, 3, 4)] * 2),
-        (ordinal, rows(-2.0, 0.0, 2.0), (), [(-2, -1, 0, 1, 2)] * 2),
-        (ordinal, rows(-1, 0, 1), (), [(-1, 0, 1)] * 2),
-        (ordinal, rows(False, True), (), [(False, True)] * 2),
-        (ordinal, rows("2", "10", "1"), (), [("1", "2", "10")] * 2),
-        (ordinal, rows("yes", "no"), (), [("no", "yes")] * 2),
-        (potts, [[0, 1, 2], [0, -1, 0]], (), [(0, 1, 2)] * 3),  # states that do not occur
-        (potts, [[0], [0]], (), [(0, 1)]),
-        (potts, [[1, 1, 3], [2, -1, NAN]], (), [(1, 2, 3)] * 3),
-        (potts, [[1], [1]], (), [(1, 2)]),
-        (potts, [[10, 30], [20, 10]], (), [(10, 20, 30)] * 2),
-        (potts, [[10, 300], [20, 100]], (), [(10, 20), (100, 300)]),
-        (potts, [["A", "C"], ["-", "A"]], (), [("-", "A", "C")] * 2),  # letters of one alphabet
-        (potts, [["m", "no"], ["f", "yes"]], (), [("f", "m"), ("no", "yes")]),
-        (potts, [[0], [253]], (), [tuple(range(254))]),
-    ],
-)
+@pytest.mark.parametrize("fit, X, options, expected", [
+    *((binary, np.array(pair)[(SPINS > 0).astype(int)], (), [pair] * 3) for pair in PAIRS),
+    (binary, np.full((2, 2), -1.0), (), [(-1, 1)] * 2),  # data of one value
+    (binary, np.full((2, 2), 0.0), (), [(0, 1)] * 2),
+    (binary, np.full((2, 2), 1.0), (), [(-1, 1)] * 2),
+    (binary, [["no", "m"], ["yes", "f"], ["no", "f"]], (), [("no", "yes"), ("f", "m")]),
+    (binary, [[0, 1], [1, 2]], (), [(0, 1), (1, 2)]),
+    (binary, [["no", "no"], ["yes", "no"]], (), [("no", "yes")] * 2),
+    (binary, DECLARED, (), [("yes", "no"), ("no", "yes"), ("f", "m")]),
+    (ordinal, rows(1, 2, 4), (), [(1, 2, 3, 4)] * 2),
+    (ordinal, rows(1, 2, 4), (4,), [(1, 2, 3, 4)] * 2),
+    (ordinal, rows(1, 2, 4), (5,), [(1, 2, 3, 4, 5)] * 2),
+    (ordinal, rows(0, 2), (5,), [(0, 1, 2, 3, 4)] * 2),
+    (ordinal, rows(0, 4), ([5, 5],), [(0, 1, 2, 3, 4)] * 2),
+    (ordinal, rows(-2.0, 0.0, 2.0), (), [(-2, -1, 0, 1, 2)] * 2),
+    (ordinal, rows(-1, 0, 1), (), [(-1, 0, 1)] * 2),
+    (ordinal, rows(False, True), (), [(False, True)] * 2),
+    (ordinal, rows("2", "10", "1"), (), [("1", "2", "10")] * 2),
+    (ordinal, rows("yes", "no"), (), [("no", "yes")] * 2),
+    (potts, [[0, 1, 2], [0, -1, 0]], (), [(0, 1, 2)] * 3),  # states that do not occur
+    (potts, [[0], [0]], (), [(0, 1)]),
+    (potts, [[1, 1, 3], [2, -1, NAN]], (), [(1, 2, 3)] * 3),
+    (potts, [[1], [1]], (), [(1, 2)]),
+    (potts, [[10, 30], [20, 10]], (), [(10, 20, 30)] * 2),
+    (potts, [[10, 300], [20, 100]], (), [(10, 20), (100, 300)]),
+    (potts, [["A", "C"], ["-", "A"]], (), [("-", "A", "C")] * 2),  # letters of one alphabet
+    (potts, [["m", "no"], ["f", "yes"]], (), [("f", "m"), ("no", "yes")]),
+    (potts, [[0], [253]], (), [tuple(range(254))]),
+])  # fmt: skip
 def test_categories_follow_from_the_data(fit, X, options, expected):
     machine = fit(X, *options)
     assert [tuple(values.tolist()) for values in machine.categories_] == expected
@@ -140,14 +137,11 @@ def test_refusals(fit, X, options, error, message):
         fit(np.array(X, object if mixed and str in map(type, X[0]) else None), *options)
 
 
-@pytest.mark.parametrize(
-    "X, new, message",
-    [
-        ([[1, 6], [3, 2]], [[1, 0]], "in column 1 one of 1, 2, 3, 4, 5, 6: got 0 in row 0"),
-        ([[0, 2]], [[7, 0]], "in column 0 one of 0, 1, 2: got 7"),
-        ([[10, 30], [20, 10]], [[10, 15]], "one of 10, 20, 30: got 15"),
-    ],
-)
+@pytest.mark.parametrize("X, new, message", [
+    ([[1, 6], [3, 2]], [[1, 0]], "in column 1 one of 1, 2, 3, 4, 5, 6: got 0 in row 0"),
+    ([[0, 2]], [[7, 0]], "in column 0 one of 0, 1, 2: got 7"),
+    ([[10, 30], [20, 10]], [[10, 15]], "one of 10, 20, 30: got 15"),
+])  # fmt: skip
 def test_labels_that_fit_has_not_seen(X, new, message):
     machine = potts(X)
     with pytest.raises(ValueError, match=message):

@@ -144,7 +144,8 @@ def test_dates_are_no_numbers(kind):
 def test_targets_of_regressions_are_numbers():
     for y, message in (
         (DAYS, "y must hold numbers, got datetime64"),
-        (np.where(Y[:, 0], "yes", "no"), "y must hold numbers, got .(no|yes). .*Classifier"),
+        (np.where(Y[:, 0], "yes", "no"), "y must hold numbers, got .(no|yes).: .*Classifier"),
+        (pd.Categorical(np.where(Y[:, 0], "yes", "no")), "^y must hold numbers, got .(no|yes).:"),
     ):
         with pytest.raises(ValueError, match=message):
             mf.SpikeSlabRegressor().fit(X, y)

@@ -63,6 +63,10 @@ def test_names_and_categories_of_results(tmp_path):
     assert (filled.astype(object).where(present) == gaps.where(present))[present].all(axis=None)
     with pytest.raises(ValueError, match=r"got 'east' in column 1 \('region'\)"):
         loaded.transform(frame.replace({"region": {"west": "east"}}))
+    with pytest.raises(ValueError, match="got 99 in row 0, column 5"):
+        loaded.transform(frame.assign(visits=99))
+    with pytest.raises(ValueError, match="must be in the same order"):
+        loaded.transform(frame[frame.columns[::-1]])
 
 
 def test_frames_of_values_from_0_to_1_are_as_arrays():

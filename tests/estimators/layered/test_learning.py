@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from scipy.special import gammaln
-from scipy.stats import norm
+from scipy.stats import multivariate_normal, norm
 from sklearn.datasets import load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
 
@@ -86,7 +86,11 @@ def test_factors_are_found_up_to_the_covariance():
     model = machine.model_
     precision = np.diag(model.visible.precision)
     precision -= model.weights / model.hidden.precision @ model.weights.T
-    np.testing.assert_allclose(np.linalg.inv(precision), X.T @ X / 400, atol=5e-3)
+    covariance = np.linalg.inv(precision)
+    np.testing.assert_allclose(covariance, X.T @ X / 400, atol=5e-3)
+    mean = covariance @ (model.visible.field + model.weights @ machine.transform(0 * X)[0])
+    density = multivariate_normal(mean, covariance)
+    np.testing.assert_allclose(machine.score_samples(X), density.logpdf(X), rtol=1e-9)
 
 
 @pytest.mark.slow

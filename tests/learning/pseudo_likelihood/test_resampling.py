@@ -127,7 +127,7 @@ class Graph:
     """A graph as networkx has it, which is not installed everywhere."""
 
     def __init__(self, edges=()):
-        self.edges = [tuple(edge) for edge in edges]
+        self.edges = lambda: [tuple(edge) for edge in edges]
         self.nodes = {node: {} for edge in edges for node in edge}
 
 
@@ -163,7 +163,8 @@ def test_no_edges():
     ([[0, 4]], "from 0 to 3"), ([[-1, 2]], "from 0 to 3"), ([[1.5, 2]], "from 0 to 3"),
     ([["a", "z"]], "names of columns"), ([[1, 1]], "different units"),
     (np.eye(4), "different units"), ([[0, 1, 2]], "pairs of units"), (["ab"], "pairs of units"),
+    (np.where(ADJACENCY, np.nan, 0), "without NaN"), (zip("ab", "bc", strict=True), "got zip"),
 ])  # fmt: skip
 def test_bad_graphs(graph, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         edges_of(graph, 4, ["a", "b", "c", "d"])

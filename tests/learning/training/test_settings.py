@@ -47,7 +47,7 @@ def test_rates_that_are_functions_of_the_epoch_are_constant_in_it():
     assert learning_rates(settings, 3, 5).tolist() == [0.1] * 5 and called == [3]
 
 
-@pytest.mark.parametrize("callbacks", [print, [1]])
+@pytest.mark.parametrize("callbacks", [print, [1], iter([print])])
 def test_bad_callbacks(callbacks):
     with pytest.raises(TypeError, match="callbacks must be a sequence of functions"):
         train(None, None, None, callbacks=callbacks)
