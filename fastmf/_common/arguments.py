@@ -29,6 +29,7 @@ def refusing_overflow(function):
 
 def number(name, value, low, high, *, below=False):
     """Check that `value` is in [low, high], or in [low, high) if `below`, and return a float."""
+    value = value[()] if isinstance(value, np.ndarray) and not value.ndim else value
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}.")
     try:
@@ -54,17 +55,17 @@ def doubles(name, value):
 
 def proper_fraction(name, value):
     """Check that `value` is strictly between 0 and 1, and return a float."""
-    if not 0 < number(name, value, 0, 1) < 1:
+    if not 0 < (value := number(name, value, 0, 1)) < 1:
         raise ValueError(f"{name} must be between 0 and 1, got {value:g}.")
-    return float(value)
+    return value
 
 
 def positive(name, value, below=np.inf):
     """Check that `value` is positive and less than `below`, and return a float."""
-    if not 0 < number(name, value, -np.inf, np.inf) < below:
+    if not 0 < (value := number(name, value, -np.inf, np.inf)) < below:
         limit = "finite" if below == np.inf else f"below {below:g}"
         raise ValueError(f"{name} must be positive and {limit}, got {value:g}.")
-    return float(value)
+    return value
 
 
 def count(name, value, low=1, *, optional=False):
@@ -73,6 +74,7 @@ def count(name, value, low=1, *, optional=False):
         return None
     if type(value) is int and low <= value < 2**63:  # the usual case, fast for small solves
         return value
+    value = value[()] if isinstance(value, np.ndarray) and not value.ndim else value
     if isinstance(value, bool) or not isinstance(value, Integral | np.integer):
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}.")
     if value < low:
@@ -84,6 +86,7 @@ def count(name, value, low=1, *, optional=False):
 
 def flag(name, value):
     """Check that `value` is True or False, or 1 or 0, and return a bool."""
+    value = value[()] if isinstance(value, np.ndarray) and not value.ndim else value
     if isinstance(value, bool | np.bool_ | Integral) and value in (0, 1):
         return bool(value)
     raise TypeError(f"{name} must be True or False, got {value!r:.60}.")

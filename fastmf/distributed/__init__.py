@@ -29,7 +29,7 @@ from fastmf.learning.layered.step import Plan
 from fastmf.learning.training import trainer
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.trainer import Checkpoint
-from fastmf.models._checks import states_of
+from fastmf.priors._groups import as_states
 
 __all__ = ["LayeredSettings", "fit", "score_samples", "tap", "transform"]
 
@@ -129,9 +129,8 @@ def score_samples(estimator, X, log_partition="auto"):
     True
     """
     X = checked_dask("X", X)
-    if isinstance(log_partition, str):
-        log_partition = estimator.log_partition(log_partition)
-    scores = of_rows(X, lambda block: estimator.score_samples(block, log_partition)[:, None], 1)
+    value = estimator._log_partition_of_centred(log_partition)
+    scores = of_rows(X, lambda block: estimator._scores(block, value)[:, None], 1)
     return scores[:, 0]
 
 
@@ -360,7 +359,7 @@ def fit(
     estimator.__dict__ = vars(untrained) | {name: getattr(estimator, name) for name in begin}
     model = estimator.model_
     scaling = scaling_of(estimator.pointwise_, model, False, estimator.centred)
-    scaled, rows = scaling.model(model), _states(X, model)
+    scaled, visible = scaling.model(model), model.layers[0]
     first = scaling.data(first, model.dtype)
     settings = estimator._with_steps(settings, scaled, first, first_weights, len(X))
     if estimator.gradient == "auto" and settings.gradient == "exact":
@@ -368,11 +367,13 @@ def fit(
         return estimator.fit(X, validation_data=validation_data, **options)
     if estimator.gradient == "auto" and settings.gradient == "pcd":
         settings = dataclasses.replace(settings, gradient="cd")
-    rows = rows.map_blocks(scaling.data, model.dtype, dtype=model.dtype)
+
+    def scaled_rows(block, name="X"):
+        return scaling.data(as_states(name, visible, block), model.dtype)
+
+    rows = of_rows(X, scaled_rows, model.sizes[0], model.dtype)
     if validation_data is not None:
-        if scaled.sizes[0] != X.shape[1]:
-            validation_data = states_of("validation_data", model.layers[0], validation_data)
-        validation_data = scaling.data(np.asarray(validation_data, model.dtype), model.dtype)
+        validation_data = scaled_rows(np.asarray(validation_data), "validation_data")
     state = train(
         scaled, rows, settings, chunk_rows=chunk_rows, n_threads=n_threads, weights=weights,
         validation=validation_data, seed=estimator._seed(), verbose=int(estimator.verbose),
@@ -409,11 +410,3 @@ def transform(estimator, X):
     """
     n_features = len(estimator.get_feature_names_out())
     return of_rows(checked_dask("X", X), estimator.transform, n_features, estimator.model_.dtype)
-
-
-def _states(X, model):
-    """Convert lazy rows to values of all units; labels of categorical units become states."""
-    width, rows = model.sizes[0], X.astype(model.dtype)
-    if X.shape[1] == width:
-        return rows
-    return of_rows(rows, lambda block: states_of("X", model.layers[0], block), width, model.dtype)

@@ -140,7 +140,7 @@ def _map_learned(function, prior, *others):
     """Map parts with a mask of units learned by log-precision; return the last argument if none."""
 
     def of_part(part, *of_others):
-        learned = _learned_by_logarithm(part)
+        learned = unbounded(part) if hasattr(part, "precision") else np.zeros(1, bool)
         return function(part, learned, *of_others) if learned.any() else (part, *of_others)[-1]
 
     return map_parts(of_part, prior, *others)
@@ -204,9 +204,3 @@ def _has_held_mean(prior, learned):
     """Return the mask of units whose precision changes at fixed mean, instead of fixed field."""
     far = np.square(prior.field) > FARTHEST_MEAN**2 * prior.precision
     return learned & (far | hasattr(prior, "log_odds"))
-
-
-def _learned_by_logarithm(prior):
-    if not hasattr(prior, "precision"):
-        return np.zeros(1, bool)
-    return unbounded(prior)

@@ -66,9 +66,13 @@ def _moments(self, b, a):
 
 def _log_prob(self, x):
     """Return 0 at x = 0, and log_odds plus the log-density of the slab elsewhere."""
-    slab = self.slab()
-    density = slab.log_prob(x) - narrow(_untilted(slab)[0], self.field)
-    return np.where(x == 0, 0 * x, self.log_odds + density)
+    slab, limits = self.slab(), self[3:] or (-np.inf, np.inf)
+    # Around the mode, as the terms field x and precision x^2 / 2 of a slab far from zero cancel.
+    mode = np.clip(self.field / np.where(self.precision > 0, self.precision, 1), *limits)
+    field, y = self.field - self.precision * mode, x - mode
+    around = slab._make((field, self.precision, *(limit - mode for limit in self[3:])))
+    density = (field - self.precision * y / 2) * y - narrow(_untilted(around)[0], self.field)
+    return np.where(x == 0, 0 * x, np.where(slab.contains(x), self.log_odds + density, -np.inf))
 
 
 def _tilted_log_odds(self, b, a):

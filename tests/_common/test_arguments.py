@@ -90,7 +90,7 @@ def test_weights_of_rows():
 
 
 def test_flags_paths_and_seeds():
-    assert check.flag("x", np.True_) is True and check.flag("x", 0) is False
+    assert check.flag("x", np.array(True)) is True and check.flag("x", 0) is False
     assert check.file_path("x", "name") == Path("name")
     for bad in (0, True, None, 1.0, b"name"):
         with pytest.raises(TypeError, match="x must be a str or a path"):

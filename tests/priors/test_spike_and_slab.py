@@ -68,6 +68,9 @@ def test_weak_tilts_do_not_cancel():
     b = 1e-9
     expected = np.log(2) + 1e6 * b / 2 + (1e6 * b) ** 2 / 8
     assert prior.log_partition(b, 0.0)[0] == pytest.approx(expected, rel=1e-12)
+    prior, y = GaussBernoulli(1.7e9 / 4, 0.25, 0.0), np.array([-3.0, 0.0, 2.0])
+    expected = -(y**2 / 4 + np.log(8 * np.pi)) / 2
+    np.testing.assert_allclose(prior.log_prob(1.7e9 + y), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

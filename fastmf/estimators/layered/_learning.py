@@ -18,7 +18,7 @@ from fastmf.estimators.common.data import (
     with_nan_labels,
 )
 from fastmf.estimators.common.reports import coded_frame, is_frame
-from fastmf.inference.missing.layered import log_prob_of_seen
+from fastmf.inference.missing.layered import log_likelihoods, log_prob_of_seen
 from fastmf.learning.layered.data import (
     completed_once,
     independent_of_seen,
@@ -235,7 +235,7 @@ class Learning:
         raw, scaled, model, scaling, independent = self._begin(X, seed or 0, weights, online=False)
         first = scaling.undone(model)
         if validation_data is not None:
-            validation = self._data(validation_data, missing=True, model=first)
+            validation = self._given(validation_data, missing=True, model=first)
         elif self.early_stopping:
             rows, held_out = runs.split(raw.shape[0], seed or 0)
             validation, raw = raw[held_out], raw[rows]
@@ -256,7 +256,7 @@ class Learning:
         # Independent units: fitted to the data, and those of the initial model.
         units, scored = (independent, first.layers[0]), partial(scored_rows, raw, weights)
         monitored = monitor_rows(raw, settings, state.seed, weights)
-        baseline = min(independent_score(prior, *monitored) for prior in units)
+        baseline = min(self._score_of_units(prior, *monitored) for prior in units)
         runs.warn_of_likelihood(
             self.model_, self.history_, baseline, epoch, lambda: self._score_of(*scored())
         )
@@ -265,7 +265,7 @@ class Learning:
             value = self.history_["log_likelihood"][epoch - 1] * sum(self.model_.sizes)
             runs.warn_of_little_gain(
                 value - baseline,
-                lambda: self._score_of(*scored()) - independent_score(independent, *scored()),
+                lambda: self._score_of(*scored()) - self._score_of_units(independent, *scored()),
                 self.model_.sizes[0],
                 lambda: gain_of_one_unit(
                     scaling.units(independent), *scored_rows(scaled, weights), settings.l2
@@ -298,7 +298,7 @@ class Learning:
             self.model_ = self._scaling.undone(model)
             self._remember(raw, settings)
         else:
-            X = self._data(X, missing=True)
+            X = self._given(X, missing=True)
             check_seen(self, X, columns=False)
             if not hasattr(self, "_state"):
                 self._state_seed = runs.seed_of(self.random_state) or 0
@@ -402,10 +402,25 @@ class Learning:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of solutions that do not converge
             try:
-                values = self._in_double_precision()._log_likelihoods(X, self.log_partition_)
+                value, _ = self._estimated_log_partition()
+                double, scaling = self._centred(double=True)
+                X = scaling.data(X, double.model_.dtype)
+                values = log_likelihoods(double.model_, X, value, **self._options)
             except FloatingPointError:  # annealing diverges
                 return -np.inf
         return float(np.average(values, weights=weights))
+
+    def _score_of_units(self, prior, X, weights=None):
+        """Return the average log-likelihood of rows under uncoupled units of this prior."""
+        sizes, (_, scaling) = column_sizes(prior), self._centred()
+        X, prior = scaling.data(X, np.float64), scaling.units(as_dtype(prior, np.float64))
+        log_partition = prior.log_partition(0.0, 0.0)
+        if is_incomplete(X):
+            seen = ~np.isnan(X[:, np.cumsum(sizes) - sizes])
+            logs = log_prob_of_seen(prior, X) - seen @ log_partition
+        else:
+            logs = log_prob_of_rows(prior, X, np.float64) - log_partition.sum()
+        return float(np.average(logs, weights=weights))
 
     def _remember(self, X, settings, weights=None, seed=None):
         rows = slice(None) if weights is None else _repeated_rows(weights)
@@ -421,18 +436,6 @@ def scored_rows(X, weights, max_rows=2000):
         return X, weights
     rows = np.random.default_rng(0).choice(X.shape[0], max_rows, replace=False)
     return X[rows], weights if weights is None else weights[rows]
-
-
-def independent_score(prior, X, weights=None):
-    """Return the average log-likelihood of rows under uncoupled units of this prior."""
-    prior = as_dtype(prior, np.float64)  # values may be far from zero
-    if is_incomplete(X):
-        sizes = column_sizes(prior)
-        seen = ~np.isnan(X[:, np.cumsum(sizes) - sizes])
-        logs = log_prob_of_seen(prior, X) - seen @ prior.log_partition(0.0, 0.0)
-    else:
-        logs = log_prob_of_rows(prior, X, np.float64) - prior.log_partition(0.0, 0.0).sum()
-    return float(np.average(logs, weights=weights))
 
 
 def _repeated_rows(weights):

@@ -47,6 +47,7 @@ from fastmf.inference.missing.layered import (
     promising_starts,
 )
 from fastmf.inference.sampling.gibbs import MIN_ANNEALED, annealed_samples, even_layers, gibbs
+from fastmf.learning.layered.data import scaling_of
 from fastmf.learning.layered.gradients import ORDER_OF_GRADIENT
 from fastmf.learning.layered.settings import weight_scale_for
 from fastmf.models import exact
@@ -106,9 +107,6 @@ def denoising_starts(Y, pointwise, candidates, n_starts, field, precision, rng):
 
 
 # --- machines -------------------------------------------------------------------------------------
-
-
-STARTS_OF_CHAINS = ("independent", "data", "solutions", "annealed")
 
 
 class LayeredMachine(
@@ -172,18 +170,17 @@ class LayeredMachine(
         ConvergenceWarning
             If the mean-field solutions of some rows have not converged.
         """
-        X = self._data(X, missing=True)
+        X, model = self._data(X, missing=True), self._centred()[0].model_
+        if not model.deep and not is_incomplete(X):
+            b = data_fields(model.visible, X, model.weights, self.n_threads)
+            return model.hidden.moments(b, b.dtype.type(0))[0].astype(self.model_.dtype, copy=False)
         if is_incomplete(X):
-            rows = states(self.visible_, X, self.model_.dtype)
-            solutions = means_given_seen(self.model_, rows, **self._options)
-            runs.warn_unless_converged(solutions.converged)
-            return solutions.mean[-1].astype(self.model_.dtype)
-        if not self.model_.deep:
-            b = data_fields(self.visible_, X, self.model_.weights, self.n_threads)
-            return self.model_.hidden.moments(b, b.dtype.type(0))[0]
-        solutions = posterior(self.model_, X, **self._options).solutions
+            rows = states(model.layers[0], X, model.dtype)
+            solutions = means_given_seen(model, rows, **self._options)
+        else:
+            solutions = posterior(model, X, **self._options).solutions
         runs.warn_unless_converged(solutions.converged)
-        return solutions.mean[-1]
+        return solutions.mean[-1].astype(self.model_.dtype, copy=False)
 
     # --- likelihoods and solutions ------------------------------------------------------------
 
@@ -210,14 +207,14 @@ class LayeredMachine(
         units are summed together, exactly where `impute` is exact and otherwise by sampling; a
         warning is issued if the standard errors exceed 0.2 nats on average.
         """
-        double = self._in_double_precision()
-        X, model = double._data(X, missing=True), double.model_
-        if isinstance(log_partition, str):
-            log_partition = self.log_partition(log_partition)
-        else:
-            log_partition = number("log_partition", log_partition, -np.inf, np.inf)
+        return self._scores(X, self._log_partition_of_centred(log_partition))
+
+    def _scores(self, X, log_partition):
+        """Do as `score_samples`, given the log-partition of the machine `_centred`."""
+        (double, scaling), X = self._centred(double=True), self._given(X, missing=True)
+        model, X = double.model_, scaling.data(X, double.model_.dtype)
         if not is_incomplete(X):
-            values = double._log_likelihoods(X, log_partition)
+            values = log_likelihoods(model, X, log_partition, **self._options)
             if model.deep and all(map(can_draw, model.layers)):
                 double._warn_of_mean_field(X, values + log_partition)
             return values
@@ -244,21 +241,30 @@ class LayeredMachine(
         what = "of this deep machine, with hidden layers given data by mean field,"
         runs.warn_of_approximation(what, approximate[rows], (values, errors))
 
-    def _in_double_precision(self):
-        """Return the machine in float64 if its values are unbounded: float32 loses digits there."""
-        if self.model_.dtype == np.float64 or common_support(self.visible_) is not None:
-            return self
-        double, model = copy(self), self.model_
-        layers = tuple(as_dtype(layer, np.float64) for layer in model.layers)
-        double.model_ = model.rebuilt(tuple(w.astype(np.float64) for w in model.couplings), layers)
-        double.pointwise_ = as_dtype(self.pointwise_, np.float64)
-        double.starts_ = self.starts_.astype(np.float64)
-        return double
+    def _centred(self, double=False):
+        """Return the machine without columns far from zero, and the `Scaling` of its rows.
 
-    def _log_likelihoods(self, X, log_partition):
-        """Return the log-likelihood of each row of checked data."""
-        # Values between the two states of a binary unit count as means of the unit.
-        return log_likelihoods(self.model_, X, log_partition, **self._options)
+        It is in float64 if means are subtracted, or if `double` and values are unbounded.
+        """
+        model, dtype, cached = self.model_, np.float64, vars(self).get("_centring")
+        if cached is None or cached[0] is not model:
+            scaling = scaling_of(self.pointwise_, model, centred=False)
+            cached = self._centring = model, scaling, {}
+        _, scaling, changes = cached
+        machine, unbounded = copy(self), common_support(self.visible_) is None
+        if scaling.of_data or (double and model.dtype != dtype and unbounded):
+            if not changes:
+                pointwise = scaling.units(as_dtype(self.pointwise_, dtype))
+                changed, starts = scaling.model(model, dtype), scaling.data(self.starts_, dtype)
+                changes |= {"model_": changed, "pointwise_": pointwise, "starts_": starts}
+            vars(machine).update(changes)
+        return machine, scaling
+
+    def _log_factor(self):
+        """Return the log of the ratio of the partition function to that of `_centred`."""
+        units = self.visible_, self._centred()[0].visible_
+        logs = (as_dtype(prior, np.float64).log_partition(0.0, 0.0).sum() for prior in units)
+        return float(np.subtract(*logs)) if units[0] is not units[1] else 0.0
 
     def log_partition(self, how="auto"):
         """Compute the log-partition of the model.
@@ -288,8 +294,16 @@ class LayeredMachine(
             unknown, or below a lower bound of the log-partition.
         """
         one_of("how", how, ("auto", "exact", *ESTIMATES))
+        return self._log_partition_of_centred(how) + self._log_factor()
+
+    def _log_partition_of_centred(self, how):
+        """Return the log-partition of the machine `_centred`, by a method or from a value."""
+        if not isinstance(how, str):
+            return number("log_partition", how, -np.inf, np.inf) - self._log_factor()
+        one_of("log_partition", how, ("auto", "exact", *ESTIMATES))
+        machine, _ = self._centred()
         if how == "exact":
-            return exact(self.model_, averages=False).log_partition
+            return exact(machine.model_, averages=False).log_partition
         if how == "auto":
             value, error = self._estimated_log_partition()
             if not error <= runs.MAX_ERROR:
@@ -300,8 +314,8 @@ class LayeredMachine(
                     "`fastmf.evaluation.annealed_importance_sampling` with more steps."
                 )
             return value
-        solved = self._solve(self.starts_)
-        value = log_partition_estimate(solved, how, model=self.model_, order=self._order)
+        solved = machine._solve(machine.starts_)
+        value = log_partition_estimate(solved, how, model=machine.model_, order=self._order)
         if not np.isfinite(value):
             runs.warn_of_convergence(
                 f"the log-partition is unknown, {value}: mean-field iterations of this machine "
@@ -310,7 +324,7 @@ class LayeredMachine(
             )
         if not np.isfinite(value) or how != ESTIMATES[0]:
             return value
-        bound = lower_bound(self.model_.bipartite(), [starts_at(solved)]).value
+        bound = lower_bound(machine.model_.bipartite(), [starts_at(solved)]).value
         if shortfall := lacking(value, bound, self.model_.dtype):
             runs.warn_of_convergence(
                 f"the log-partition {value:.6g} is at least {shortfall:.3g} nats too low, and "
@@ -323,7 +337,7 @@ class LayeredMachine(
     @property
     def log_partition_(self):
         """Log-partition, exact for small or Gaussian models, else annealed; cached for `model_`."""
-        return self._estimated_log_partition()[0]
+        return self._estimated_log_partition()[0] + self._log_factor()
 
     @property
     def log_partition_error_(self):
@@ -331,10 +345,10 @@ class LayeredMachine(
         return self._estimated_log_partition()[1]
 
     def _estimated_log_partition(self):
-        """Return the log-partition of `model_` and its error, cached until `model_` changes."""
+        """Return the log-partition of `_centred`, cached until `model_` changes, and its error."""
         estimate = vars(self).get("_log_partition")
         if estimate is None or estimate[0] is not self.model_:
-            double = self._in_double_precision()
+            double, _ = self._centred(double=True)
             model, starts = double.model_, double.starts_
             if enumerable(model):
                 value = exact(model, averages=False).log_partition, 0.0
@@ -378,8 +392,12 @@ class LayeredMachine(
             With `visible` and `hidden` means, `free_energy`, `log_partition`, `converged`, one row
             per solution, lowest free energy first, and `members`, the solution of each start.
         """
-        solved = self._solve(self.starts_ if X is None else self._dense_data(X))
-        return distinct_solutions(solved, merge_tol)
+        machine, scaling = self._centred()
+        solved = machine._solve(machine.starts_ if X is None else self._dense_data(X))
+        solved = distinct_solutions(solved, merge_tol)
+        visible = scaling.values(solved.visible, self.model_.dtype)
+        logs = solved.log_partition + self._log_factor()
+        return solved._replace(visible=visible, log_partition=logs, free_energy=-logs)
 
     @property
     def _options(self):
@@ -433,26 +451,26 @@ class LayeredMachine(
                 "zeros that are not stored are values: use X.toarray(), and set NaN."
             )
         frame = X if self.categories_ and is_frame(X) else None
-        given = self._given(X, [np.float64, np.float32], missing=True)  # in their own precision
-        X = self._dense_data(X, missing=True)
+        given, (machine, scaling) = self._given(X, missing=True), self._centred()
+        given = states(self.visible_, given, floating_type(given))
+        X = scaling.data(given, machine.model_.dtype)
         mean, converged = X.copy(), np.ones(len(X), bool)
         incomplete = np.flatnonzero(np.isnan(X).any(1))
         if method != "tap":
-            incomplete = self._fill_exactly(mean, incomplete)
+            incomplete = machine._fill_exactly(mean, incomplete)
         if method == "exact" and len(incomplete):
             raise ValueError(
                 "method 'exact' takes rows for which the states of one side times the units of the "
                 f"other are at most 2^{np.log2(MAX_WORK_OF_ROW):g}: {len(incomplete)} of {len(X)} "
                 f"rows, among them row {incomplete[0]}, have more; take 'tap' or 'auto'."
             )
-        phases = self._phases() if len(incomplete) and n_starts > 1 else None
+        phases = machine._phases() if len(incomplete) and n_starts > 1 else None
         for rows in blocks(len(incomplete), len(incomplete) * X.shape[1] * n_starts):
             rows = incomplete[rows]
-            mean[rows], converged[rows] = self._average_of_solutions(X[rows], phases, n_starts)
+            mean[rows], converged[rows] = machine._average_of_solutions(X[rows], phases, n_starts)
         runs.warn_unless_converged(converged)
-        filled = mean if labels == "probabilities" else self._as_given(mean, labels == "mean")
-        if filled.shape == given.shape and filled.dtype.kind == "f":
-            filled = np.where(np.isnan(given), filled, given)
+        filled = np.where(np.isnan(given), scaling.values(mean, given.dtype), given)
+        filled = filled if labels == "probabilities" else self._as_given(filled, labels == "mean")
         if frame is not None and labels == "mode":
             return decoded_frame(frame.columns, filled, self.categories_, frame.index)
         return filled
@@ -525,30 +543,32 @@ class LayeredMachine(
         ConvergenceWarning
             If none of the solutions of some row converges.
         """
-        n_starts = count("n_starts", n_starts)
+        n_starts, (machine, scaling) = count("n_starts", n_starts), self._centred()
         if (flip_probability is None) == (noise_variance is None):
             raise ValueError("denoise needs either flip_probability or noise_variance, not both.")
         if noise_variance is None:
             Y = self._dense_data(Y, soft=False, missing=True)
             b, a = flip_field(Y, self.visible_, flip_probability), None
         else:
-            Y = checked_rows(self, Y, reset=False, dtype=self.model_.dtype, missing=True)
-            Y = states(self.visible_, Y, self.model_.dtype)
+            Y = checked_rows(self, Y, reset=False, dtype=[np.float64, np.float32], missing=True)
+            # Unlike `Scaling.data`, leave observations outside the bounds where they are.
+            Y = (states(self.visible_, Y, np.float64) - scaling.offset).astype(machine.model_.dtype)
             b, a = noise_tilt(Y, noise_variance)
         if candidates is not None:
             candidates = self._dense_data(candidates)
         elif n_starts != 1:
-            candidates = self.starts_
+            candidates = machine.starts_
         rng = runs.generator_of(random_state)
-        starts = denoising_starts(Y, self.pointwise_, candidates, n_starts, b, a, rng)
+        starts = denoising_starts(Y, machine.pointwise_, candidates, n_starts, b, a, rng)
         b, a = (x if x is None else np.repeat(x, n_starts, axis=0) for x in (b, a))
-        solutions = self._solve(starts, field=b, precision=a, log_partition=False)
+        solutions = machine._solve(starts, field=b, precision=a, log_partition=False)
         averaged = solutions.converged.reshape(len(Y), n_starts)
         converged = averaged.any(1)
         runs.warn_unless_converged(converged)
         averaged = averaged | ~converged[:, None]  # average all if none has converged
         weights = (averaged / averaged.sum(1, keepdims=True)).astype(Y.dtype)
-        return np.einsum("rs,rsu->ru", weights, solutions.mean[0].reshape(len(Y), n_starts, -1))
+        mean = np.einsum("rs,rsu->ru", weights, solutions.mean[0].reshape(len(Y), n_starts, -1))
+        return scaling.values(mean, self.model_.dtype)
 
     # --- samples ----------------------------------------------------------------------------------
 
@@ -582,17 +602,17 @@ class LayeredMachine(
             With "annealed", if an intermediate distribution cannot be normalised.
         """
         n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps, 0)
-        one_of("start", start, STARTS_OF_CHAINS)
-        rng = runs.generator_of(random_state)
+        one_of("start", start, ("independent", "data", "solutions", "annealed"))
+        rng, (machine, scaling) = runs.generator_of(random_state), self._centred()
         if init is None:
-            init = getattr(self, f"_{start}_starts")(n_samples, n_sweeps, rng)
+            init = getattr(machine, f"_{start}_starts")(n_samples, n_sweeps, rng)
         else:
             init = self._dense_data(init)
             if len(init) != n_samples:
                 raise ValueError(f"init must have {n_samples} rows, one a sample, got {len(init)}.")
-        even = even_layers(self.model_, init, rng)
-        even, _ = gibbs(self.model_.bipartite(), even, n_sweeps, rng, self.n_threads)
-        drawn = self._as_given(np.ascontiguousarray(even[:, : init.shape[1]]))
+        even = even_layers(machine.model_, init, rng)
+        even, _ = gibbs(machine.model_.bipartite(), even, n_sweeps, rng, self.n_threads)
+        drawn = self._as_given(scaling.values(even[:, : init.shape[1]], self.model_.dtype))
         if self.categories_ is None:
             return drawn
         return decoded_frame(feature_names(self), drawn, self.categories_)
@@ -635,7 +655,8 @@ class LayeredMachine(
         arrays["starts_"] = self.starts_
         estimate = vars(self).get("_log_partition")
         if estimate is not None and estimate[0] is self.model_:
-            arrays["log_partition"] = np.array(estimate[1:])
+            name = "centred_" * self._centred()[1].of_data + "log_partition"
+            arrays[name] = np.array(estimate[1:])
         return {name: getattr(self, name) for name in names}, arrays
 
     def _restore(self, arrays):
@@ -649,8 +670,8 @@ class LayeredMachine(
             raise ValueError(f"pointwise must have {n_visible} units, got {n}.")
         starts = arrays.member("starts_", "f", (None, n_visible), dtype, -np.inf)
         self.starts_ = checked_values(visible, starts, dtype)
-        if "log_partition" in arrays:
-            estimate = arrays.member("log_partition", "f", (2,), np.float64)
+        if (name := "centred_" * self._centred()[1].of_data + "log_partition") in arrays:
+            estimate = arrays.member(name, "f", (2,), np.float64)
             self._log_partition = (self.model_, *estimate.tolist())
 
     def __sklearn_tags__(self):
@@ -659,23 +680,25 @@ class LayeredMachine(
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def _data(self, X, *, missing=False, soft=True, model=None):
-        """Check rows of any type for a model, by default `model_`."""
+    def _data(self, X, **options):
+        """Check rows of any type for the machine `_centred`."""
+        machine, scaling = self._centred()
+        return scaling.data(self._given(X, **options), machine.model_.dtype)
+
+    def _given(self, X, *, missing=False, soft=True, model=None):
+        """Check rows of any type for a model, by default `model_`; keep their floating type."""
         seen = self.starts_ if model is None else None
         model = self.model_ if model is None else model
-        X = self._given(X, model.dtype, model, missing)
+        if self.categories_ and is_frame(X):
+            validate_data(self, X, reset=False, skip_check_array=True)  # names of columns
+            X, _ = coded_frame(X, self.categories_)
+        X = checked_rows(self, X, reset=False, dtype=[np.float64, np.float32], missing=missing)
+        if missing:
+            X = with_nan_labels(model.layers[0], X)
         if np.shape(seen)[1:] == X.shape[1:] and common_support(model.layers[0]) is None:
             warn_of_missing_codes(self, X, seen=seen)
         return checked_values(model.layers[0], X, model.dtype, missing=missing, means=soft)
 
-    def _given(self, X, dtype, model=None, missing=False):
-        """Return rows of a type, with labels of categories, and NaN if values may be missing."""
-        if self.categories_ and is_frame(X):
-            validate_data(self, X, reset=False, skip_check_array=True)  # names of columns
-            X, _ = coded_frame(X, self.categories_)
-        X = checked_rows(self, X, reset=False, dtype=dtype, missing=missing)
-        return with_nan_labels((model or self.model_).layers[0], X) if missing else X
-
     def _dense_data(self, X, **options):
         """Check rows; return them as a dense array with the values of all units."""
-        return states(self.visible_, self._data(X, **options), self.model_.dtype)
+        return states(self.visible_, self._data(X, **options), self._centred()[0].model_.dtype)

@@ -97,10 +97,12 @@ class Solutions(NamedTuple):
 
         Zeros if no log-partition is finite.
         """
-        top = self.log_partition.max()
+        # `log_partition` loses digits if columns of data are far from zero.
+        logs = (self.fixed_points or self).log_partition
+        top = logs.max()
         if top == -np.inf:
-            return np.zeros(len(self.log_partition))
-        weights = np.exp(self.log_partition - top)
+            return np.zeros(len(logs))
+        weights = np.exp(logs - top)
         return weights / weights.sum()
 
     def as_frame(self):

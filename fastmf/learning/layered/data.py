@@ -11,14 +11,14 @@ import numpy as np
 from scipy.sparse import csr_array, diags_array
 
 from fastmf._common.rows import is_incomplete, is_sparse
-from fastmf._common.warning import warn_user
 from fastmf.inference.missing.layered import incomplete_rows
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.learning.training.trainer import FIRST_SWEEPS
-from fastmf.priors._groups import column_sizes, columns_by_parts, has_groups
-from fastmf.priors._protocol import joined, take
-from fastmf.priors._queries import has_tilts, independent_units, with_shifted_field
+from fastmf.priors._groups import as_states, column_sizes, columns_by_parts, has_groups
+from fastmf.priors._protocol import as_dtype, joined, take
+from fastmf.priors._queries import bounds, has_tilts, independent_units, with_shifted_field
 from fastmf.priors._scaling import (
+    FARTHEST_MEAN,
     log_volume,
     rescaled,
     scale_of_hidden,
@@ -39,15 +39,26 @@ class Scaling(NamedTuple):
     @property
     def of_data(self):
         """Whether data are transformed."""
-        return self.offset.any() or (self.scale != 1).any()
+        return bool(self.offset.any() or (self.scale != 1).any())
 
     def data(self, X, dtype):
-        """Convert rows of x to rows of y."""
+        """Convert rows of x to rows of y; integers that are not transformed keep their type."""
         if not self.of_data:
-            return X
+            return X if X.dtype.kind in "iub" else X.astype(dtype, copy=False)
         if is_sparse(X):
-            return csr_array(X @ diags_array(1 / self.scale)).astype(dtype)
+            offsets = csr_array(np.ones((X.shape[0], 1))) @ csr_array(self.offset[None])
+            return csr_array((X - offsets) @ diags_array(1 / self.scale)).astype(dtype)
+        X = self._within_bounds(as_states("X", self.layers[0], X))
         return ((X - self.offset) / self.scale).astype(dtype)
+
+    def values(self, Y, dtype):
+        """Convert rows of y to rows of x."""
+        return self._within_bounds(self.offset + self.scale * Y).astype(dtype)
+
+    def _within_bounds(self, X):
+        """Move values of centred units that rounding errors put beyond their bounds."""
+        infinite = [[-np.inf], [np.inf]]
+        return np.clip(X, *np.where(self.offset, bounds(self.layers[0]), infinite))
 
     def units(self, visible):
         """Convert units of x to units of y."""
@@ -58,15 +69,16 @@ class Scaling(NamedTuple):
         hidden = zip(layers[1:], self.hidden_scales, strict=True)
         return self.units(layers[0]), *(rescaled(unit, 0 * scale, scale) for unit, scale in hidden)
 
-    def model(self, model):
-        """Convert a machine of x to the equivalent machine of y."""
-        layers = list(model.layers)
+    def model(self, model, dtype=None):
+        """Convert a machine of x to the equivalent machine of y, of its or another type."""
+        dtype = dtype or model.dtype
+        layers = [as_dtype(unit, dtype) for unit in model.layers]
         if self.offset.any():
             first = np.asarray(model.couplings[0], np.float64)
             layers[1] = with_shifted_field(layers[1], self.offset @ first)
         scales = pairwise((self.scale, *self.hidden_scales))
         couplings = tuple(
-            (w * below[:, None] * above).astype(model.dtype)
+            (w * below[:, None] * above).astype(dtype)
             for w, (below, above) in zip(model.couplings, scales, strict=True)
         )
         return model.rebuilt(couplings, self.of_layers(layers))
@@ -88,24 +100,19 @@ class Scaling(NamedTuple):
         return float(np.average(volumes, weights=weights))
 
 
-def scaling_of(independent, model, sparse, centred=True):
+def scaling_of(independent, model, sparse=False, centred=True):
     """Make the scaling of data, given independent units that were fitted to them.
 
-    Without `centred`, the data are not transformed.
+    For sparse rows, or without `centred`, means are subtracted from columns far from zero alone,
+    whose terms field x and precision x^2 / 2 cancel. Without `centred`, all scales are 1.
     """
     offset, scale = units_of_measurement(independent)
-    # The terms field x and precision x^2 / 2 cancel: rounding errors of a row, in nats.
-    errors, limit = np.finfo(np.float64).eps * np.square(offset / scale), 0.1 / len(scale)
-    if errors.mean() > limit:
-        warn_user(
-            f"columns {np.flatnonzero(errors > limit)} of X are so far from zero that scores are "
-            f"wrong by {errors.sum():.1g} nats a row, and imputed values too: subtract a constant."
-        )
-    if sparse or not centred or not has_tilts(model.layers[1]):
+    if sparse or not centred:
+        offset = np.where(abs(offset) > FARTHEST_MEAN * scale, offset, 0.0)
+    if not has_tilts(model.layers[1]):
         offset = 0 * offset
-    hidden = tuple(map(scale_of_hidden, model.layers[1:]))
-    if not centred:
-        scale, *hidden = (np.ones_like(part) for part in (scale, *hidden))
+    scales = scale, *map(scale_of_hidden, model.layers[1:])
+    scale, *hidden = scales if centred else map(np.ones_like, scales)
     return Scaling(offset, scale, tuple(hidden), model.layers)
 
 

@@ -88,7 +88,7 @@ def test_hidden_units_between_bounds_are_learned_at_the_deviation_of_binary_ones
     model = mf.RBM(RNG.normal(size=(3, 2)), visible, prior)
     scaling = scaling_of(visible, model, False)
     rows = np.eye(3)
-    assert scaling.data(rows, np.float32) is rows  # as they are
+    assert scaling.data(rows, np.float64) is rows  # as they are
     learned = scaling.model(model)
     np.testing.assert_allclose(learned.hidden.moments(0.0, 0.0)[1], 0.25, rtol=1e-9)
     before, after = (log_likelihood(one, rows, 0.0) for one in (model, learned))
