@@ -138,6 +138,9 @@ class computed_once:
 # The attribute `is_worker` is true in threads that run a call of the pool.
 _thread = threading.local()
 
+# Seconds after which a waiting thread checks for signals that another thread received.
+SIGNAL_SECONDS = 0.2
+
 
 class _Call(NamedTuple):
     """A call for another thread, which the caller may cancel until it begins."""
@@ -145,8 +148,14 @@ class _Call(NamedTuple):
     function: Callable
     arguments: tuple
     begun: threading.Lock  # acquired by the thread that begins the call, or that cancels it
-    running: threading.Lock  # held until the call has ended
+    running: threading.Lock  # released when the call has ended
+    ended: list  # not empty when the call has ended
     errors: list
+
+    def wait(self):
+        """Wait until the call has ended; wake for signals that another thread has received."""
+        while not self.ended:
+            self.running.acquire(timeout=SIGNAL_SECONDS)
 
 
 class _Threads:
@@ -162,7 +171,7 @@ class _Threads:
         if self.n_started < n_threads:
             threading.Thread(target=self._work, name=self.name, daemon=True).start()
             self.n_started += 1
-        call = _Call(function, arguments, threading.Lock(), threading.Lock(), [])
+        call = _Call(function, arguments, threading.Lock(), threading.Lock(), [], [])
         call.running.acquire()
         self.calls.put(call)
         return call
@@ -177,6 +186,7 @@ class _Threads:
                     call.function(*call.arguments)
                 except BaseException as error:
                     call.errors.append(error)
+                call.ended.append(True)
                 call.running.release()
             del call  # its arguments may be large
 
@@ -212,8 +222,7 @@ class Pool:
                 except RuntimeError:  # this thread makes the call alone
                     waits = False
             if waits:
-                with calls[-1].running:
-                    pass
+                calls[-1].wait()
             else:
                 function(*arguments)
         except BaseException as error:
@@ -224,8 +233,7 @@ class Pool:
         begun = [call for call in calls if not call.begun.acquire(blocking=False)]
         while begun:
             try:
-                with begun[-1].running:
-                    pass
+                begun[-1].wait()
                 errors += begun.pop().errors
             except BaseException as error:
                 errors.append(error)

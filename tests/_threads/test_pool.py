@@ -108,6 +108,19 @@ def test_an_interrupt_reaches_the_caller_when_all_have_ended(monkeypatch):
     assert ended == [True, True] and stopped
 
 
+def test_a_waiting_thread_sees_a_signal_that_another_thread_received():
+    stopped, noticed = threading.Event(), []
+
+    def work():
+        time.sleep(0.1)  # the main thread waits by then
+        _thread.interrupt_main()
+        noticed.append(stopped.wait(TIMEOUT))
+
+    with pytest.raises(KeyboardInterrupt):
+        Pool().run(work, (), 1, stopped.set, is_long=True)
+    assert noticed == [True]
+
+
 def test_the_main_thread_leaves_a_long_call_to_another():
     pool, threads = Pool(), []
 
