@@ -152,11 +152,6 @@ class _Call(NamedTuple):
     ended: list  # not empty when the call has ended
     errors: list
 
-    def wait(self):
-        """Wait until the call has ended; wake for signals that another thread has received."""
-        while not self.ended:
-            self.running.acquire(timeout=SIGNAL_SECONDS)
-
 
 class _Threads:
     """At most `most` threads that take calls from a queue, started when they are needed."""
@@ -222,7 +217,8 @@ class Pool:
                 except RuntimeError:  # this thread makes the call alone
                     waits = False
             if waits:
-                calls[-1].wait()
+                while not calls[-1].ended:
+                    calls[-1].running.acquire(timeout=SIGNAL_SECONDS)
             else:
                 function(*arguments)
         except BaseException as error:
@@ -233,8 +229,8 @@ class Pool:
         begun = [call for call in calls if not call.begun.acquire(blocking=False)]
         while begun:
             try:
-                begun[-1].wait()
-                errors += begun.pop().errors
+                if begun[-1].running.acquire(timeout=SIGNAL_SECONDS) or begun[-1].ended:
+                    errors += begun.pop().errors
             except BaseException as error:
                 errors.append(error)
                 stop()

@@ -14,10 +14,10 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 54_386,
-    "lines of code": 33_839,
-    "numeric constants": 279,
-    "lines of tests": 41_809,
+    "lines": 54_306,
+    "lines of code": 33_797,
+    "numeric constants": 278,
+    "lines of tests": 41_812,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,

@@ -89,9 +89,8 @@ def test_transformers_take_and_return_data_frames(machine, library):
 
 def test_queries_of_polars_are_refused():
     X = pytest.importorskip("polars").DataFrame(np.eye(4), schema=NAMES)
-    fits = [kind().fit for kind in (mf.PottsMachine, mf.GeneralizedRBM)]
-    fits += [partial(kind().fit, X) for kind in (mf.SpikeSlabClassifier, mf.ConditionalRBM)]
-    for fit in fits:
+    for kind in (mf.PottsMachine, mf.GeneralizedRBM, mf.SpikeSlabClassifier, mf.ConditionalRBM):
+        fit = partial(kind().fit, *[X] * (kind in (mf.SpikeSlabClassifier, mf.ConditionalRBM)))
         with pytest.raises(TypeError, match=r"a LazyFrame .* pass its `.collect\(\)`"):
             fit(X.lazy())
 

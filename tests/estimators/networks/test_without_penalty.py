@@ -86,3 +86,12 @@ def test_the_penalty_makes_no_difference(kind):
     found = [kind(l2=l2, **both).fit(X).edge_inclusion() for l2 in (1.0, 1e-3)]
     np.testing.assert_allclose(found[0].probability, found[1].probability, atol=1e-4)
     np.testing.assert_allclose(found[0].mean, found[1].mean, atol=1e-4)
+
+
+def test_of_many_rows_a_small_penalty_is_none():
+    X = rows_of(20 * np.array(COUNTS["ferromagnet"]))
+    plain, found = (
+        mf.FullyVisibleBoltzmannMachine(l2=l2).fit(X).edge_inclusion() for l2 in (0, 1e-3)
+    )
+    np.testing.assert_allclose(found.probability, plain.probability, atol=2e-3)
+    np.testing.assert_allclose(found.mean, plain.mean, atol=2e-3)

@@ -241,8 +241,7 @@ def test_trials_too_far_away_take_no_descent(monkeypatch):
     rng = np.random.default_rng(6)
     X = rng.normal(size=(30, 200))
     y = 3 * X[:, 0] - 2 * X[:, 1] + X[:, 2] + 0.1 * rng.normal(size=30)
-    fitted = mf.SpikeSlabRegressor().fit(X, y)
-    np.testing.assert_allclose(fitted.coef_[:3], [3, -2, 1], atol=0.1)
+    np.testing.assert_allclose(mf.SpikeSlabRegressor().fit(X, y).coef_[:3], [3, -2, 1], atol=0.1)
 
 
 @pytest.mark.parametrize("n_free", [30, 200])
