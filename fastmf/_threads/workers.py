@@ -229,7 +229,7 @@ class Pool:
         begun = [call for call in calls if not call.begun.acquire(blocking=False)]
         while begun:
             try:
-                if begun[-1].running.acquire(timeout=SIGNAL_SECONDS) or begun[-1].ended:
+                if begun[-1].ended or begun[-1].running.acquire(timeout=SIGNAL_SECONDS):
                     errors += begun.pop().errors
             except BaseException as error:
                 errors.append(error)

@@ -10,7 +10,7 @@ import pytest
 
 from fastmf._jit.intrinsics import fetch_and_increment
 from fastmf._jit.kernel import kernel
-from fastmf._threads.workers import Pool
+from fastmf._threads.workers import SIGNAL_SECONDS, Pool
 
 TIMEOUT = 60
 
@@ -119,6 +119,8 @@ def test_a_waiting_thread_sees_a_signal_that_another_thread_received():
     with pytest.raises(KeyboardInterrupt):
         Pool().run(work, (), 1, stopped.set, is_long=True)
     assert noticed == [True]
+    start, _ = time.perf_counter(), [Pool().run(int, (), n, is_long=True) for n in (1, 2, 3, 4)]
+    assert time.perf_counter() - start < SIGNAL_SECONDS  # no call waits in vain
 
 
 def test_the_main_thread_leaves_a_long_call_to_another():

@@ -26,6 +26,5 @@ def arguments(size, dtype, rows=None):
 
 CASES = [
     Case("sampling.effective_couplings.effective_couplings", "three_states", arguments,
-         ("out",), {"float64": 1e-12, "float32": 1e-4},
-         large=True),
+         ("out",), {"float64": 1e-12, "float32": 1e-4}, large=True),
 ]  # fmt: skip

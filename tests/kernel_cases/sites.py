@@ -79,8 +79,7 @@ def found_cavities(arguments):
 
 CASES = [
     Case("ep.sites.tilt_sites", "spike_and_slab", tilt_arguments,
-         lambda arguments: {"tilted": arguments[3].T, "log_partition": arguments[4]}, CLOSE,
-         large=True),
+         lambda given: {"tilted": given[3].T, "log_partition": given[4]}, CLOSE, large=True),
     *(
         Case("ep.sites.match_sites", name, build,
              lambda arguments: dict(zip(("cavity", "tilted", "proposal"),
