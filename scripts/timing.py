@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import scipy.linalg  # noqa: F401  (SciPy's BLAS is another library, which `POOLS` limits, too)
 from threadpoolctl import ThreadpoolController
 
 import fastmf as mf
