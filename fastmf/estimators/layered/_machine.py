@@ -248,7 +248,9 @@ class LayeredMachine(
         """
         model, dtype, cached = self.model_, np.float64, vars(self).get("_centring")
         if cached is None or cached[0] is not model:
-            scaling = scaling_of(self.pointwise_, model, centred=False)
+            scaling = scaling_of(self.pointwise_, model, sparse=True)
+            scale, *hidden = map(np.ones_like, (scaling.scale, *scaling.hidden_scales))
+            scaling = scaling._replace(scale=scale, hidden_scales=tuple(hidden))
             cached = self._centring = model, scaling, {}
         _, scaling, changes = cached
         machine, unbounded = copy(self), common_support(self.visible_) is None

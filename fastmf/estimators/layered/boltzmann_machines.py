@@ -53,7 +53,7 @@ class GeneralizedRBM(LayeredMachine):
     starts : {"data", "noise", "persistent", "random"}
     centred : bool
         Use centred gradients and standardised real columns. False: plain gradients, as in the
-        paper, without the means of columns far from zero.
+        paper.
     preconditioning : float or None
         Variance of units above which natural-gradient steps are shortened; None: plain gradients.
     early_stopping : bool or int

@@ -103,14 +103,12 @@ class Scaling(NamedTuple):
 def scaling_of(independent, model, sparse=False, centred=True):
     """Make the scaling of data, given independent units that were fitted to them.
 
-    For sparse rows, or without `centred`, means are subtracted from columns far from zero alone,
-    whose terms field x and precision x^2 / 2 cancel. Without `centred`, all scales are 1.
+    For sparse rows, means are subtracted from columns far from zero alone, whose terms field x and
+    precision x^2 / 2 cancel. Without `centred`, the data are not transformed.
     """
     offset, scale = units_of_measurement(independent)
-    if sparse or not centred:
-        offset = np.where(abs(offset) > FARTHEST_MEAN * scale, offset, 0.0)
-    if not has_tilts(model.layers[1]):
-        offset = 0 * offset
+    subtracted = (abs(offset) > FARTHEST_MEAN * scale) | (not sparse)
+    offset = np.where(subtracted & (centred and has_tilts(model.layers[1])), offset, 0.0)
     scales = scale, *map(scale_of_hidden, model.layers[1:])
     scale, *hidden = scales if centred else map(np.ones_like, scales)
     return Scaling(offset, scale, tuple(hidden), model.layers)

@@ -104,9 +104,8 @@ def test_deep_machines_scale_both_sides_of_couplings():
     model = mf.DBM((RNG.normal(size=(3, 2)), RNG.normal(size=(2, 2))), layers)
     scaling = scaling_of(layers[0], model, False)
     states = RNG.integers(0, 2, (5, 3)) * 1.0, RNG.random((5, 2)), 10 * RNG.random((5, 2))
-    scales = [np.ones(3), *scaling.hidden_scales]
-    own = [x / scale for x, scale in zip(states, scales, strict=True)]
-    np.testing.assert_allclose(scaling.model(model).energy(*own), model.energy(*states))
+    scaled = map(np.divide, states, [np.ones(3), *scaling.hidden_scales])
+    np.testing.assert_allclose(scaling.model(model).energy(*scaled), model.energy(*states))
 
 
 def test_sparse_rows_stay_sparse():
@@ -120,9 +119,10 @@ def test_sparse_rows_stay_sparse():
 
 
 def test_spikes_of_hidden_units_follow_offsets_and_users_units_have_none():
-    visible = mf.Gaussian.from_data(X)
+    visible = mf.Gaussian.from_data(X + 100)
     spike = mf.GaussBernoulli([0.0, 0.0], 1.0, 0.0)
     assert scaling_of(visible, mf.RBM(W, visible, spike), False).offset.all()
+    assert not scaling_of(visible, mf.RBM(W, visible, spike), centred=False).of_data
     assert not scaling_of(visible, mf.RBM(W, visible, Own(np.ones(2))), False).offset.any()
 
 
