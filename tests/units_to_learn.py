@@ -35,6 +35,12 @@ HIDDEN = {
 
 
 def gradient(model, X, of_model, order=2, **options):
-    """The gradient and moments of `Gradients`, with sums of the `Pairs`."""
-    terms, *moments = Gradients(model, order, **options)(model, X, of_model)
-    return summed(terms, model), *moments
+    """The gradient, means and covariances of `Gradients`, with sums of the `Pairs`."""
+    terms, sums, covariances = Gradients(model, order, **options)(model, X, of_model)
+    return summed(terms, model), [mean for mean, _ in sums], covariances
+
+
+def sums_of(means, gradient):
+    """Means and derivatives by fields of each layer, as for `Plan.ascend`."""
+    pairs = zip(means, gradient.layers, strict=True)
+    return [np.array([mean, getattr(prior, "field", 0 * mean)]) for mean, prior in pairs]

@@ -372,7 +372,10 @@ def in_parallel(kernel, arguments, n_workers):
     takes part in short calls, such as the calls of a step of learning.
     """
     is_long = getattr(n_workers, "work", 0) >= LONG_WORK
-    _pool.run(kernel, arguments, n_workers, partial(stop, kernel, arguments), is_long)
+    if n_workers == 1 and not is_long:
+        kernel(*arguments)
+    else:
+        _pool.run(kernel, arguments, n_workers, partial(stop, kernel, arguments), is_long)
 
 
 def for_each(function, tasks, n_workers):

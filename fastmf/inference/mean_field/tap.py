@@ -171,39 +171,83 @@ class TapOptions(NamedTuple):
         )
 
 
-class SweepsFromData:
+class _Repeated:
+    """Calls of a kernel on rows of an RBM, which share their memory if they have as many rows."""
+
+    def __init__(self, order, n_threads=None):
+        self.order, self.n_threads = order, n_threads
+        self._layout, self._prepared = None, {}
+
+    def _arrays(self, layout, n_rows):
+        """Return what `_prepare` returned for this layout and number of rows."""
+        if layout is not self._layout:
+            self._layout, self._prepared = layout, {}
+        if n_rows not in self._prepared:
+            self._prepared[n_rows] = self._prepare(layout, n_rows)
+        return self._prepared[n_rows]
+
+
+class MomentsGiven(_Repeated):
+    """Compute `moments_given`, which the next call overwrites."""
+
+    def __call__(self, model, X):
+        """Return fields, means and variances of the hidden units given visible rows."""
+        layout = layout_of(model, self.order, "blocked")
+        if layout.grouped or is_sparse(X) or X.shape[1] != model.n_visible:
+            b = data_fields(model.visible, X, model.weights, self.n_threads)
+            return np.array([b, *model.hidden.moments(b, b.dtype.type(0))])
+        moments, work, n_workers = self._arrays(layout, len(X))
+        work.queue[:], X = 0, np.ascontiguousarray(X, moments.dtype)
+        in_parallel(rows_given, (layout.layers, 1, X, moments, work), n_workers)
+        return moments
+
+    def _prepare(self, layout, n_rows):
+        """Allocate for `n_rows`: moments, memory of the kernel, n_workers."""
+        layer = layout.layers.of_model[1]
+        work = n_rows * layer.couplings.shape[1] * layer.n_units
+        n_workers = workers_for(-(-n_rows // TASK_ROWS), work, self.n_threads)
+        moments = np.empty((3, n_rows, layer.n_units), layer.couplings.dtype)
+        return moments, given_work(layer, n_workers), n_workers
+
+
+def moments_given(model, X, order=1, n_threads=None):
+    """Compute fields, means and variances of the hidden units of an RBM, given visible rows.
+
+    `order` selects the layout that is used; results do not depend on it.
+    """
+    return MomentsGiven(order, n_threads)(model, X)
+
+
+class SweepsFromData(_Repeated):
     """Run a fixed number of TAP sweeps of an RBM from rows of data; calls share their memory."""
 
     def __init__(self, order, n_sweeps, n_threads=None):
-        self._order, self._n_sweeps, self._n_threads = order, n_sweeps, n_threads
-        self._layout, self._prepared = None, {}
+        super().__init__(order, n_threads)
+        self._n_sweeps = n_sweeps
 
     def __call__(self, model, X, given):
         """Return mean, var, b and a of each layer, which the next call overwrites.
 
         `given` has the moments of the hidden units given X, see `moments_given`: half a sweep.
         """
-        layout = layout_of(model, self._order, "blocked")
-        if layout is not self._layout:
-            self._layout, self._prepared = layout, {}
-        if len(X) not in self._prepared:
-            self._prepared[len(X)] = self._prepare(layout, len(X), model.dtype)
-        start, queue, arguments, n_workers, moments = self._prepared[len(X)]
+        layout = layout_of(model, self.order, "blocked")
+        start, queue, arguments, n_workers, moments = self._arrays(layout, len(X))
         start[:] = queue[:] = 0
         layout.join((X, None), start[0])
         start[:3, :, X.shape[1] :] = given[[1, 2, 0]]
         in_parallel(solve_rows, (Sweep(layout.layers, layout.blocks), *arguments), n_workers)
         return moments
 
-    def _prepare(self, layout, n_rows, dtype):
+    def _prepare(self, layout, n_rows):
         """Allocate for `n_rows`: start, queue, arguments of the kernel, n_workers, moments."""
+        dtype = layout.layers.of_model[0].couplings.dtype
         state = np.zeros((4, n_rows, layout.n_units), dtype)
         record = record_from(state, self._n_sweeps, history=False)
         none = np.zeros((1, layout.n_units), dtype)
-        work = self._n_sweeps * self._order * n_rows * layout.n_couplings
-        n_workers = workers_for(n_rows, work, self._n_threads)
+        work = self._n_sweeps * self.order * n_rows * layout.n_couplings
+        n_workers = workers_for(n_rows, work, self.n_threads)
         settings = TapSettings(
-            order=self._order,
+            order=self.order,
             tol=0.0,
             max_iter=self._n_sweeps,
             **layout.addresses,
@@ -216,23 +260,6 @@ class SweepsFromData:
         arguments = settings, tilt, workers_of(layout, settings, n_workers), queue, record
         parts = dict(zip(("mean", "var", "b", "a"), map(layout.split, state), strict=True))
         return state, queue, arguments, n_workers, SimpleNamespace(**parts)
-
-
-def moments_given(model, X, order=1, n_threads=None):
-    """Compute fields, means and variances of the hidden units of an RBM, given visible rows.
-
-    `order` selects the layout that is used; results do not depend on it.
-    """
-    layout = layout_of(model, order, "blocked")
-    if layout.grouped or is_sparse(X) or X.shape[1] != model.n_visible:
-        b = data_fields(model.visible, X, model.weights, n_threads)
-        return np.array([b, *model.hidden.moments(b, b.dtype.type(0))])
-    X = np.ascontiguousarray(X, model.dtype)
-    moments = np.empty((3, len(X), model.n_hidden), model.dtype)
-    n_workers = workers_for(-(-len(X) // TASK_ROWS), len(X) * model.weights.size, n_threads)
-    work = given_work(layout.layers.of_model[1], n_workers)
-    in_parallel(rows_given, (layout.layers, 1, X, moments, work), n_workers)
-    return moments
 
 
 def solve(layout, state, tilt, options):

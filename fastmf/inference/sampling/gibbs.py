@@ -49,43 +49,70 @@ from fastmf.priors._queries import binary_field, tilt_to_mean, two_values
 
 def gibbs(model, visible, n_sweeps, rng, n_threads=None):
     """Draw samples of visible and hidden units by block Gibbs sampling."""
-    base = [np.zeros(n, model.dtype) for n in model.sizes]
-    try:
-        return walk(model, base, np.ones(n_sweeps + 1), visible, rng, n_threads)[1:]
-    except FloatingPointError:
-        raise ValueError(
-            "Gibbs sampling: the distribution of some units given the others does not exist, as "
-            "its precision is not positive or its mean is too large; take smaller couplings."
-        ) from None
+    return GibbsSweeps(n_sweeps, n_threads)(model, visible, rng)
 
 
-def walk(model, base, betas, v, rng, n_threads, layers=None):
-    """Move chains along a path; return log importance weights, and visible and hidden states.
+class GibbsSweeps:
+    """Draw samples as `gibbs`; a call overwrites the samples that the last one has returned."""
 
-    Units have the tilts (1 - beta) base + beta W x.
+    def __init__(self, n_sweeps, n_threads=None):
+        self._betas, self._n_threads, self._walks = np.ones(n_sweeps + 1), n_threads, None
+
+    def __call__(self, model, visible, rng):
+        """Return visible and hidden units of chains that start at visible units."""
+        layers, walks = sampled_layers(model), self._walks
+        if not walks or walks.layers is not layers or walks.v.shape != visible.shape:
+            base = [np.zeros(n, model.dtype) for n in model.sizes]
+            walks = Walks(model, base, self._betas, visible, self._n_threads, layers)
+            self._walks = walks
+        elif visible is not walks.v:
+            walks.v[:] = visible
+        try:
+            return walks(model, rng)[1:]
+        except FloatingPointError:
+            raise ValueError(
+                "Gibbs sampling: the distribution of some units given the others does not exist, "
+                "as its precision is not positive or its mean is too large; take smaller couplings."
+            ) from None
+
+
+class Walks:
+    """Chains of an RBM, and the other arrays of walks along a path.
+
+    Units have the tilts (1 - beta) base + beta W x. `layers` are the `sampled_layers`.
     """
-    v = np.array(v, model.dtype, order="C")
-    layers = layers or sampled_layers(model)
-    if layers is None:
-        return _walk_in_numpy(model, base, betas, v, rng)
-    h, log_weights = np.zeros((len(v), model.n_hidden), model.dtype), np.zeros(len(v))
-    seed, address = rng.integers(2**64, dtype=np.uint64), product_address(v.dtype)
-    work = 2 * len(betas) * len(v) * model.weights.size
-    n_workers = workers_for(-(-len(v) // TILE_ROWS), work, n_threads)
-    path = LayersPath(*(np.ascontiguousarray(c, v.dtype) for c in base), betas)
-    task_rows = rows_per_worker(len(v), n_workers, TASK_ROWS)
-    memory = layers_work(*layers, v.dtype, task_rows, n_workers)
-    arguments = address, *layers, path, seed, (v, h), log_weights, memory
-    in_parallel(anneal_layers, arguments, n_workers)
-    check_finite(log_weights, v, h)
-    return log_weights, v, h
+
+    def __init__(self, model, base, betas, v, n_threads, layers):
+        self.v, self.layers = np.array(v, model.dtype, order="C"), layers
+        self._path, n_rows = LayersPath(*(c.astype(model.dtype) for c in base), betas), len(v)
+        self._h, self._log_weights = (
+            np.zeros((n_rows, model.n_hidden), model.dtype),
+            np.zeros(n_rows),
+        )
+        if layers is not None:
+            work = 2 * len(betas) * n_rows * model.weights.size
+            self._n_workers = workers_for(-(-n_rows // TILE_ROWS), work, n_threads)
+            task_rows = rows_per_worker(n_rows, self._n_workers, TASK_ROWS)
+            self._work = layers_work(*layers, model.dtype, task_rows, self._n_workers)
+
+    def __call__(self, model, rng):
+        """Move the chains; return log importance weights, and visible and hidden states."""
+        if self.layers is None:
+            return _walk_in_numpy(model, *self._path, self.v, rng)
+        log_weights, states = self._log_weights, (self.v, self._h)
+        log_weights[:] = self._work.queue[:] = 0
+        seed, address = np.uint64(rng.bit_generator.random_raw()), product_address(self.v.dtype)
+        arguments = address, *self.layers, self._path, seed, states, log_weights, self._work
+        in_parallel(anneal_layers, arguments, self._n_workers)
+        check_finite(log_weights, *states)
+        return log_weights, *states
 
 
 @one_blas_thread()
-def _walk_in_numpy(model, base, betas, v, rng):
-    """Do the same as `walk`, for units that kernels cannot sample."""
+def _walk_in_numpy(model, visible_base, hidden_base, betas, v, rng):
+    """Do the same as `Walks`, for units that kernels cannot sample."""
     h, log_weights = np.zeros((len(v), model.n_hidden), model.dtype), np.zeros(len(v))
-    zero, (visible_base, hidden_base) = model.dtype.type(0), base
+    zero = model.dtype.type(0)
     for old, new in pairwise(betas.astype(v.dtype)):
         fields = v @ model.weights
         tilts = [(1 - beta) * hidden_base + beta * fields for beta in (old, new)]
@@ -126,7 +153,8 @@ def check_finite(*values):
     """Raise FloatingPointError where log-weights or states have diverged."""
     # If the model cannot be normalised, they grow from sweep to sweep, and rounding errors exceed
     # nats long before anything overflows. Written so that NaN counts as diverged.
-    if not all(np.sqrt(np.vdot(x, x)) * np.finfo(np.float64).eps < 1 for x in values):
+    largest_square = 2.0**104  # the inverse square of the resolution of float64
+    if not all(np.vdot(x, x) < largest_square for x in values):
         raise FloatingPointError(
             "annealed importance sampling diverged: a unit's distribution cannot be normalised "
             "somewhere on the path; check the precisions of the priors against the weights."
@@ -290,8 +318,8 @@ class Path(NamedTuple):
                 moved = self.units.anneal(v, betas, self.rng, base[0], self.n_threads)
                 check_finite(moved[0])
                 return moved
-            arguments = self.model, base, betas, v, self.rng, self.n_threads, self.units
-            return walk(*arguments)[:2]
+            walks = Walks(self.model, base, betas, v, self.n_threads, self.units)
+            return walks(self.model, self.rng)[:2]
 
     def start(self, base):
         """Compute the log-partition of independent units with the tilt `base`."""

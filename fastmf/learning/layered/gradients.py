@@ -39,7 +39,7 @@ steps are (1 + m m' / s)^-1 G Q, because the mean is the direction of by far the
 """
 
 from functools import reduce
-from itertools import pairwise, starmap
+from itertools import accumulate, pairwise, starmap
 from typing import NamedTuple
 
 import numpy as np
@@ -53,7 +53,7 @@ from fastmf.inference.ep.expectation_propagation import ExpectationPropagation
 from fastmf.inference.mean_field.gaussian_layers import averages
 from fastmf.inference.mean_field.likelihood import posterior
 from fastmf.inference.mean_field.solutions import second_moments
-from fastmf.inference.mean_field.tap import moments_given
+from fastmf.inference.mean_field.tap import MomentsGiven
 from fastmf.kernels.linear.product import empty_panels, panel_views
 from fastmf.kernels.training.ascent import Pairs
 from fastmf.learning.layered.exact_averages import ExactAverages
@@ -82,21 +82,17 @@ MEAN_SCALE = 4.0
 # --- centred gradients ----------------------------------------------------------------------------
 
 
-def offsets(sides, gradients, means, tilted):
+def offsets(sides, tilted):
     """Return offsets, and derivatives by fields, of the units on both sides of each coupling.
 
-    They are stored in `sides`, an array (2, n_units) of zeros for each layer. Neighbours of layers
-    whose fields are not `tilted` have no offsets.
+    `sides` has these of each layer, (2, n_units). Neighbours of layers whose fields are not
+    `tilted` have no offsets, and the derivatives of such layers are 0.
     """
-    for side, mean, gradient, tilt in zip(sides, means, gradients, tilted, strict=True):
-        side[0] = mean
-        if tilt:
-            side[1] = gradient.field
     if all(tilted):
         return list(pairwise(sides))
-    unit_only = np.array([[0], [1]], sides[0].dtype)
+    masks = np.array(tilted, sides[0].dtype)[:, None]
     return [
-        (below if tilted[k + 1] else unit_only * below, above if tilted[k] else unit_only * above)
+        (below * masks[[k + 1, k]], above * masks[[k, k + 1]])
         for k, (below, above) in enumerate(pairwise(sides))
     ]
 
@@ -125,18 +121,22 @@ def with_held_precisions(layers, gradients, free):
     return tuple(_changed(*part[:2], held, part[2], part[2]) for part in parts)
 
 
-def products_of_units(free, moments):
-    """Return the mean products of the units with free scale of each hidden layer, or None."""
+def covariances(free, moments):
+    """Return the covariance of the means of units with free scale, plus their mean variances.
+
+    The units of each hidden layer have one matrix; None for no units.
+    """
     averages = []
     for units, (mean, var) in zip(free[1:], moments, strict=True):
         if not units.any():
             averages.append(None)
             continue
         x = np.asarray(mean[:, units], np.float64)
+        x -= x.mean(0)
         with one_blas_thread(x.shape[1]):
-            products = x.T @ x / len(x)
-        products[np.diag_indices(len(products))] += var[:, units].mean(0, dtype=np.float64)
-        averages.append(products)
+            covariance = x.T @ x / len(x)
+        covariance[np.diag_indices(len(covariance))] += var[:, units].mean(0, dtype=np.float64)
+        averages.append(covariance)
     return averages
 
 
@@ -197,21 +197,20 @@ class NaturalGradient:
         return [l1 * below * above for below, above in pairwise(shares)]
 
 
-def natural_of_scales(layers, means, products, free, centred):
-    """Return the `NaturalGradient` of units of free scale, given means and `products_of_units`.
+def natural_of_scales(layers, means, covariances_, free, centred):
+    """Return the `NaturalGradient` of units of free scale, given means and `covariances`.
 
     `centred` is whether units are centred next to layers whose fields are tilts.
     """
     matrices = [None]
-    for layer, mean, product, units in zip(layers[1:], means[1:], products, free[1:], strict=True):
+    for layer, covariance, units in zip(layers[1:], covariances_, free[1:], strict=True):
         if not units.any():
             matrices.append(None)
             continue
-        mean = np.asarray(mean, np.float64)[units]
-        covariance = product - np.outer(mean, mean) + np.diag(1 / precisions(layer)[units])
+        inverse_precisions = np.diag(1 / precisions(layer)[units])
         matrix = np.eye(len(units))
-        with one_blas_thread(len(mean)):
-            matrix[np.ix_(units, units)] = np.linalg.inv(covariance)
+        with one_blas_thread(len(covariance)):
+            matrix[np.ix_(units, units)] = np.linalg.inv(covariance + inverse_precisions)
         matrices.append(matrix.astype(layer.moments(0.0, 0.0)[0].dtype))
     parts = zip(matrices, map(field_is_tilt, layers), strict=True)
     damped = [matrix is not None and not (tilt and centred) for matrix, tilt in parts]
@@ -291,17 +290,14 @@ class GradientRows(NamedTuple):
     # couplings: (n_rows, n_units). The latter are empty, or None, for data.
     units: list
     second: list
-    # For each layer, averages of derivatives by its parameters; None if only its field, which is a
-    # tilt, is learned.
-    derivatives: list
+    # By layer, averages of derivatives by its parameters, if more than its field is learned.
+    derivatives: dict
     # For each matrix of couplings, a list of arrays to add.
     effects: list
 
 
-def _averages(prior, field_alone, x, derivatives, *arguments):
-    """Average derivatives by the parameters of a layer over rows; None for `field_alone`."""
-    if field_alone:
-        return None
+def _averages(prior, x, derivatives, *arguments):
+    """Average derivatives by the parameters of a layer over rows."""
     if is_sparse(x):
         return mean_log_prob_gradient(prior, x)
     return map_parameters(row_mean, derivatives(prior, *arguments))
@@ -347,7 +343,7 @@ class Gradients:
 
     def __init__(self, model, order=2, n_threads=None, **options):
         layers, free = model.layers, free_units(model.layers)
-        self.order, self.n_threads = order, n_threads
+        self.order, self.given = order, MomentsGiven(order, n_threads)
         self.options = {"order": order, "n_threads": n_threads, **options}
         # Whether mean-field solvers integrate out Gaussian units, and whether there are groups.
         self.integrated, self.grouped = model.is_integrated, any(map(has_groups, layers))
@@ -358,18 +354,22 @@ class Gradients:
         # Gradients for the hidden layers of a deep machine.
         self.above = model.deep and Gradients(machine_of(model.couplings[1:], layers[1:]), order)
         # For each layer, means over the data, and derivatives by fields if only these are learned.
-        self._sums = [np.zeros((2, n)) for n in model.sizes]
-        self._means, self._slopes = (list(rows) for rows in zip(*self._sums, strict=True))
-        parts = zip(layers, self.field_alone, self._slopes, strict=True)
-        self._layers = [p._replace(field=x) if field_alone else None for p, field_alone, x in parts]
+        self._sums = [np.zeros((2, n), model.dtype) for n in model.sizes]
+        parts = zip(layers, self.field_alone, self._sums, strict=True)
+        self._layers = [p._replace(field=x[1]) if alone else None for p, alone, x in parts]
+        # The layers of which more is learned, and where even and odd layers are in their rows.
+        self._others = [k for k, alone in enumerate(self.field_alone) if not alone]
+        ends = [list(accumulate(model.sizes[k::2], initial=0)) for k in (0, 1)]
+        self._columns = [slice(*ends[k % 2][k // 2 : k // 2 + 2]) for k in range(len(layers))]
         self._rows = {}
 
     def __call__(self, model, X, of_model, given=None):
         """Compute the gradient of the log-likelihood.
 
         `of_model` has solutions, samples or exact averages of the model, `given` the moments given
-        X. Return the gradient, with `Pairs` for couplings, the means of each layer over the data,
-        and the `products_of_units` with free scale, which the next call overwrites.
+        X. Return the gradient, with `Pairs` for couplings, for each layer means over the data and
+        derivatives by fields, (2, n_units), and the `covariances` of units with free scale. The
+        next call overwrites them.
 
         Notes
         -----
@@ -381,35 +381,40 @@ class Gradients:
         if isinstance(of_model, ExactAverages):
             model_rows = GradientRows([], [], of_model.layers, [of_model.pairwise])
         elif isinstance(of_model, np.ndarray):
-            odd = moments_given(model.bipartite(), of_model, self.order, self.n_threads)
-            model_rows = self._of_states(model, of_model, odd)
+            n, rows, together = len(of_model), of_model, not (model.deep or is_sparse(X))
+            if together:  # one call of the kernel
+                rows = np.concatenate([of_model, X])
+            odd = self.given(model.bipartite(), rows)
+            model_rows = self._of_states(model, of_model, odd[:, :n])
+            given = odd[:, n:] if together else None
         else:
             model_rows = self._of_solutions(model, of_model, 1 if adaptive else self.order)
             if adaptive:
                 model_rows.effects[0].append(mean_covariance(model, of_model))
         data, moments = self._of_data(model, X, given)
         couplings = self._of_rows(model, data, model_rows)
-        sides = zip(self.field_alone, data.derivatives, model_rows.derivatives, strict=True)
-        for k, (field_alone, data_part, model_part) in enumerate(sides):
-            if not field_alone:
-                self._layers[k] = map_parameters(np.subtract, data_part, model_part)
-            elif model_part is not None:
-                self._slopes[k] -= model_part.field
+        if isinstance(of_model, ExactAverages):
+            for k, part in enumerate(of_model.layers):
+                if self.field_alone[k]:
+                    self._sums[k][1] -= part.field
+        for k in self._others:
+            parts = data.derivatives[k], model_rows.derivatives[k]
+            self._layers[k] = map_parameters(np.subtract, *parts)
         slope = ModelParameters(couplings=couplings, layers=tuple(self._layers))
-        return slope, self._means, products_of_units(self.free, moments) if self.free else []
+        return slope, self._sums, covariances(self.free, moments) if self.free else []
 
     def _of_data(self, model, X, given):
         """Return rows of log sum_h exp(-energy(x, h)), and the moments of each hidden layer."""
         if not model.deep:
-            if given is None:
-                given = moments_given(model, X, self.order, self.n_threads)
+            given = self.given(model, X) if given is None else given
             return self._of_states(model, X, given), [given[1:]]
         machine, solutions = posterior(model, X, **self.options)
         above = self.above._of_solutions(machine, solutions, self.order)
-        visible = _averages(model.layers[0], self.field_alone[0], X, log_prob_gradient, X)
         second = [None, *above.second] if above.second else []
-        derivatives, effects = [visible, *above.derivatives], [[], *above.effects]
-        rows = GradientRows([X, *solutions.mean], second, derivatives, effects)
+        derivatives = {k + 1: part for k, part in above.derivatives.items()}
+        if not self.field_alone[0]:
+            derivatives[0] = _averages(model.layers[0], X, log_prob_gradient, X)
+        rows = GradientRows([X, *solutions.mean], second, derivatives, [[], *above.effects])
         return rows, list(zip(solutions.mean, solutions.var, strict=True))
 
     def _of_states(self, model, even, odd):
@@ -417,52 +422,46 @@ class Gradients:
 
         `odd` has the `moments_given` rows. The even layer of an RBM is the visible one.
         """
-        units, derivatives, starts = [], [], [0, 0]
-        layers = zip(model.layers, self.field_alone, model.sizes, strict=True)
-        for k, (prior, alone, size) in enumerate(layers):
-            columns = slice(starts[k % 2], starts[k % 2] + size)
-            starts[k % 2] += size
-            if k % 2 == 0:
-                x = even[:, columns] if model.deep else even
-                derivatives.append(_averages(prior, alone, x, log_prob_gradient, x))
-            else:
-                b, x, var = (part[:, columns] for part in odd)
-                given = b, b.dtype.type(0), x, var
-                derivatives.append(_averages(prior, alone, x, prior_gradient, *given))
-            units.append(x)
+        sides = even, odd[1]
+        units = [sides[k % 2][:, c] for k, c in enumerate(self._columns)] if model.deep else sides
+        derivatives = {}
+        for k in self._others:
+            prior, arguments = model.layers[k], (units[k],)
+            if k % 2 == 1:
+                b, x, var = (part[:, self._columns[k]] for part in odd)
+                arguments = b, b.dtype.type(0), x, var
+            function = prior_gradient if k % 2 == 1 else log_prob_gradient
+            derivatives[k] = _averages(prior, units[k], function, *arguments)
         return GradientRows(units, [], derivatives, [[] for _ in model.couplings])
 
     def _of_solutions(self, model, solutions, order):
         """Return rows of mean-field solutions, for the derivatives of their log-partitions."""
-        layers = model.layers
-        parts = list(zip(solutions.b, solutions.a, solutions.mean, solutions.var, strict=True))
-        second, effects = [], [[] for _ in model.couplings]
-        squares = [None] * len(layers)  # mean squares of Gaussian units that are integrated out
+        second, effects, squares = [], [[] for _ in model.couplings], {}
         if self.integrated and not isinstance(solutions, ExpectationPropagation):
-            covariances, squares = averages(model, solutions, order)
-            bounds = zip(squares, model.bounds, strict=True)
-            squares = [x2 if model.gaussian[units].any() else None for x2, units in bounds]
-            effects = [[effect] for effect in covariances]
+            responses, squares = averages(model, solutions, order)
+            squares = {k: squares[k] for k in self._others if model.gaussian[model.bounds[k]].any()}
+            effects = [[effect] for effect in responses]
         elif order == 2:
             second = solutions.var
             if self.grouped:
-                units = [(prior, *part[2:]) for prior, part in zip(layers, parts, strict=True)]
+                units = list(zip(model.layers, solutions.mean, solutions.var, strict=True))
                 second = list(starmap(second_moments, units))
                 neighbours = zip(model.couplings, units, units[1:], strict=False)
                 effects = [[effect] for effect in starmap(group_effects, neighbours)]
-        derivatives = []
-        units = zip(layers, self.field_alone, parts, squares, strict=True)
-        for prior, alone, part, square in units:
-            if square is not None:
-                mean = row_mean(part[2])
-                moments = np.array([mean, square, np.ones(len(mean))])
-                derivatives.append(average_gradient(prior, moments))
+        derivatives = {}
+        for k in self._others:
+            prior, x = model.layers[k], solutions.mean[k]
+            if k in squares:
+                mean = row_mean(x)
+                moments = np.array([mean, squares[k], np.ones(len(mean))])
+                derivatives[k] = average_gradient(prior, moments)
             else:
-                derivatives.append(_averages(prior, alone, part[2], prior_gradient, *part))
+                arguments = solutions.b[k], solutions.a[k], x, solutions.var[k]
+                derivatives[k] = _averages(prior, x, prior_gradient, *arguments)
         return GradientRows(solutions.mean, second, derivatives, effects)
 
     def _of_rows(self, model, data, model_rows):
-        """Return gradients by couplings as sums over rows; set sums by fields, and data means."""
+        """Return gradients by couplings as sums over rows, and set `sums`."""
         X = data.units[0]
         rows = data.second, model_rows.second, model_rows.units, data.units
         shape = is_sparse(X), *(len(of_layers[-1]) if of_layers else 0 for of_layers in rows)
@@ -470,8 +469,7 @@ class Gradients:
             self._rows[shape] = RowSums(model, self._sums, *shape)
         couplings = self._rows[shape]([of_layers for of_layers in rows if of_layers])
         if is_sparse(X):
-            mean = row_mean(X)
-            self._means[0][:], self._slopes[0][:] = mean, self._slopes[0] + mean
+            self._sums[0] += row_mean(X)
             data.effects[0].append(X.T @ (data.units[1] * model.dtype.type(1 / X.shape[0])))
         for k, (plus, minus) in enumerate(zip(data.effects, model_rows.effects, strict=True)):
             if plus or minus:
@@ -498,7 +496,11 @@ class RowSums:
         spans[0] = slice(n_above, len(weights) - n * sparse)
         sizes = [(span.stop - span.start, n) for span, n in zip(spans, model.sizes, strict=True)]
         stacks = [aligned(shape, dtype) for shape in sizes]
-        self._layers = list(zip(stacks, [sum_weights[:, s] for s in spans], sums, strict=True))
+        # Of the kinds of rows that are not empty, those of each layer.
+        kinds = [slice(0, 4) for _ in model.sizes]
+        kinds[0] = slice(int(n_above > 0), -1 if sparse else 4)
+        sum_weights = [sum_weights[:, s] for s in spans]
+        self._layers = list(zip(stacks, sum_weights, sums, kinds, strict=True))
         self._pairs, self._panels = [], []
         for span, (lefts, above) in zip(spans, pairwise(stacks), strict=False):
             rights = empty_panels(len(lefts), above.shape[1], dtype)
@@ -509,8 +511,8 @@ class RowSums:
 
     def __call__(self, rows):
         """Return the `Pairs`, and set the sums; `rows` has all kinds of rows that are not empty."""
-        for (stack, weights, sums), *parts in zip(self._layers, *rows, strict=True):
-            parts = [part for part in parts if not (part is None or is_sparse(part))]
+        for k, (stack, weights, sums, kinds) in enumerate(self._layers):
+            parts = [of_layers[k] for of_layers in rows[kinds]]
             if parts:
                 np.concatenate(parts, out=stack, casting="same_kind")
             sums[:] = _weighted_sums(weights, stack)

@@ -17,9 +17,9 @@ from fastmf.inference.ep.adaptive_tap import few_iterations
 from fastmf.inference.mean_field._layouts import handed_over, layout_of
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.likelihood import log_partition_estimate, posterior
-from fastmf.inference.mean_field.tap import SweepsFromData, moments_given
+from fastmf.inference.mean_field.tap import SweepsFromData
 from fastmf.inference.missing.layered import log_likelihoods, with_means
-from fastmf.inference.sampling.gibbs import MIN_ANNEALED, annealed_samples, even_layers, gibbs
+from fastmf.inference.sampling.gibbs import MIN_ANNEALED, GibbsSweeps, annealed_samples, even_layers
 from fastmf.kernels.training.ascent import AscentStep
 from fastmf.learning.layered import gradients
 from fastmf.learning.layered.data import completed
@@ -154,7 +154,7 @@ class Plan(LayeredSteps):
         self.averages = gradients.Gradients(model, self.order, n_threads, log_partition=False)
         # For each layer, whether its field is a tilt, and changes with its neighbours' offsets.
         self.tilts = [settings.centred and field_is_tilt(prior) for prior in layers]
-        self.offsets = [np.zeros((2, n), model.dtype) for n in model.sizes]
+        self.chains = GibbsSweeps(settings.n_sweeps, n_threads)
         # Slices of these fields in the vector of all parameters of units.
         places, _ = as_vector(layers, np.arange(len(joined(layers))))
         fields = [
@@ -206,7 +206,7 @@ class Plan(LayeredSteps):
             solutions = posterior(model, X, **self.averages.options).solutions
             hidden = list(zip(solutions.mean, solutions.var, strict=True))
         else:
-            hidden = [moments_given(model, X, self.order, self.n_threads)[1:]]
+            hidden = [self.averages.given(model, X)[1:]]
         matrices = list(state.preconditioners[:1]) or [gradients.preconditioner(X, 0, scale)]
         for k, moments in enumerate(hidden, start=1):
             new = gradients.preconditioner(*moments, scale)
@@ -236,11 +236,11 @@ class Plan(LayeredSteps):
         self.ascend(state, *self.gradient(state, X, rng), rate)
 
     def gradient(self, state, X, rng):
-        """Return the gradient of the log-likelihood of a batch, and moments over the batch."""
+        """Return the gradient of the log-likelihood of a batch, its sums, and covariances."""
         self._ensure_buffers(state)
         model = state.model
         X = sparse_or_states(model.layers[0], X, model.dtype)
-        given = None if model.deep else moments_given(model, X, self.order, self.n_threads)
+        given = self.averages.given(model, X) if self.sweeps else None
         return self.averages(model, X, self.states_of_model(state, X, rng, given), given)
 
     def states_of_model(self, state, X, rng, given):
@@ -299,12 +299,12 @@ class Plan(LayeredSteps):
             chains = state.chains[0]
         else:
             chains = even_layers(model, starts("data", model, X, n_starts, rng), rng)
-        samples, _ = gibbs(model.bipartite(), chains, self.settings.n_sweeps, rng, self.n_threads)
+        samples, _ = self.chains(model.bipartite(), chains, rng)
         if kind == "pcd":
             state.chains = (samples,)
         return samples
 
-    def ascend(self, state, gradient, means, products, rate):
+    def ascend(self, state, gradient, sums, covariances, rate):
         """Take a step along the gradient, shortened if the machine would not exist.
 
         Precisions of unbounded units change in their logarithm, or are fixed if their scale is
@@ -318,9 +318,11 @@ class Plan(LayeredSteps):
             layers = tuple(by_log_precision(*pair, means_held=True) for pair in pairs)
             if free:
                 layers = gradients.with_held_precisions(old, layers, free)
-        sides = gradients.offsets(self.offsets, layers, means, self.tilts)
+            for of_layer, tilt, layer in zip(sums, self.tilts, layers, strict=True):
+                if tilt:
+                    of_layer[1] = layer.field
         couplings, layers, steps, sides = self._directions(
-            state, gradient.couplings, layers, rate, sides, means, products
+            state, gradient.couplings, layers, rate, sums, covariances
         )
         previous = model
         if self.constrained:
@@ -365,16 +367,18 @@ class Plan(LayeredSteps):
             self._matrices = MatrixAscent(state.model.couplings, couplings, self.n_threads)
             self._model = state.model
 
-    def _directions(self, state, couplings, layers, rate, sides, means, products):
+    def _directions(self, state, couplings, layers, rate, sums, covariances):
         """Return natural gradients, if any layer has one, with matching steps and offsets."""
         settings, free, units = self.settings, self.averages.free, state.model.layers
         step = AscentStep(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))
+        sides = gradients.offsets(sums, self.tilts)
         if state.preconditioners:
             all_units = [np.ones(n, bool) for n in state.model.sizes]
             natural = gradients.NaturalGradient(units, state.preconditioners, all_units)
             l1, decays = step.l1, [0.0] * len(couplings)
         elif free:
-            natural = gradients.natural_of_scales(units, means, products, free, settings.centred)
+            means = [mean for mean, _ in sums]
+            natural = gradients.natural_of_scales(units, means, covariances, free, settings.centred)
             l1, decays = 0.0, natural.of_decay(step.l1)
         else:
             return couplings, layers, [step] * len(couplings), sides

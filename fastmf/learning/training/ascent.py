@@ -220,9 +220,9 @@ class MatrixAscent:
             for n, weights in zip(self._n_tasks, couplings, strict=True)
         ]
         n_workers = workers_for(sum(self._n_tasks), SHARED_WORK, n_threads)
-        self._work = [ascent_work(weights.shape, dtype, n_workers) for weights in couplings]
-        self._couplings, self._velocities, self._n_threads = couplings, velocities, n_threads
-        self._address = product_address(dtype)
+        work = [ascent_work(weights.shape, dtype, n_workers) for weights in couplings]
+        self._memory = list(zip(couplings, velocities, work, self._sums, strict=True))
+        self._address, self._n_threads = product_address(dtype), n_threads
 
     def __call__(self, gradients, steps, sides, epoch, copies=None):
         """Take a step of all matrices; threads are synchronised once, at the end.
@@ -231,17 +231,19 @@ class MatrixAscent:
         updated. Return the products of the step direction with the offsets above, and below, each
         matrix; the next step overwrites them.
         """
-        gradients = list(map(self._as_pairs, gradients))
-        matrices = gradients, self._couplings, self._velocities, steps, sides
-        calls = list(zip(*matrices, copies or self._no_copies, self._work, self._sums, strict=True))
-        work = 0
-        for pairs, weights, *_, memory, _ in calls:
+        calls, work = [], 0
+        matrices = zip(
+            gradients, steps, sides, copies or self._no_copies, self._memory, strict=True
+        )
+        for gradient, *options, (weights, velocity, memory, sums) in matrices:
+            pairs = self._as_pairs(gradient)
             work += weights.size * (32 + len(pairs.lefts))
             memory.queue[:] = 0
+            calls.append((self._address, pairs, weights, velocity, *options, memory, sums))
 
         def take():
             for arguments in calls:
-                ascend_kernel(self._address, *arguments)
+                ascend_kernel(*arguments)
 
         n_workers = workers_for(sum(self._n_tasks), work, self._n_threads)
         in_parallel(take, (), n_workers)

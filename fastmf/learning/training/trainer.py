@@ -353,7 +353,10 @@ class Completion:
 
 
 def _rows(data, rows):
-    return tuple(part[rows] for part in data) if isinstance(data, tuple) else data[rows]
+    """Return rows of data by their numbers."""
+    if isinstance(data, tuple):
+        return tuple(_rows(part, rows) for part in data)
+    return data[rows] if issparse(data) else data.take(rows, 0)
 
 
 def monitor_rows(X, settings, seed, weights=None):

@@ -3,7 +3,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from units_to_learn import gradient
+from units_to_learn import gradient, sums_of
 
 import fastmf as mf
 from fastmf.learning.layered.settings import LayeredSettings
@@ -21,7 +21,7 @@ def centred(model, slope, means):
     """The direction of a step of gradient ascent when units are counted from their means."""
     state, plan = initial_state(model), Plan(model, LayeredSettings(l2=0, momentum=0))
     plan.averages.free = []  # steps are not scaled
-    plan.ascend(state, slope.combine(np.copy), means, [], 1.0)
+    plan.ascend(state, slope.combine(np.copy), sums_of(means, slope), [], 1.0)
     return state.velocity
 
 
@@ -121,7 +121,8 @@ def test_decay_acts_on_couplings_between_deviations():
     model = mf.RBM(RNG.normal(size=sizes), *layers)
     means = [RNG.random(n) for n in sizes]
     state, nothing = initial_state(model), ModelParameters.of(model).combine(np.zeros_like)
-    Plan(model, LayeredSettings(l2=0.1, momentum=0)).ascend(state, nothing, means, [], 0.5)
+    plan = Plan(model, LayeredSettings(l2=0.1, momentum=0))
+    plan.ascend(state, nothing, sums_of(means, nothing), [], 0.5)
     np.testing.assert_allclose(state.model.weights, 0.95 * model.weights)
     for k, (before, after) in enumerate(zip(model.layers, state.model.layers, strict=True)):
         weights = [m.weights if k == 0 else m.weights.T for m in (model, state.model)]

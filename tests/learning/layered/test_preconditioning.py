@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from stripes import N_HIDDEN, N_VISIBLE, quick, start, stripes
+from units_to_learn import sums_of
 
 import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood
@@ -73,7 +74,8 @@ def test_without_couplings_directions_are_those_of_the_natural_gradient():
     )
     zero = [layer._replace(field=0 * layer.field) for layer in layers]
     direction = ModelParameters(couplings=(gradient.copy(),), layers=tuple(zero))
-    Plan(model, quick(momentum=0.0)).ascend(state, direction, means, [], 1.0)
+    sums = sums_of(means, direction)
+    Plan(model, quick(momentum=0.0)).ascend(state, direction, sums, [], 1.0)
     moved = state.model
     expected = np.linalg.solve(fisher, gradient.ravel()).reshape(gradient.shape)
     np.testing.assert_allclose(moved.couplings[0] / scale**2, expected, rtol=1e-5)

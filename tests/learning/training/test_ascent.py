@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 from stripes import quick, start, stripes
+from units_to_learn import sums_of
 
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.step import Plan, train
@@ -19,7 +20,7 @@ def test_l1_leaves_the_couplings_of_a_penalised_maximum(momentum):
     for _ in range(400):
         gradient = ModelParameters.of(state.model).combine(np.zeros_like)
         gradient.couplings = (target - state.model.weights,)
-        plan.ascend(state, gradient, means, [], 0.1)
+        plan.ascend(state, gradient, sums_of(means, gradient), [], 0.1)
     expected = np.sign(target) * np.maximum(abs(target) - 0.4, 0)
     np.testing.assert_allclose(state.model.weights, expected, atol=1e-6)
     np.testing.assert_array_equal(state.model.weights == 0, expected == 0)
