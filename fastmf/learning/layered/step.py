@@ -220,8 +220,9 @@ class Plan(LayeredSteps):
         return completed(model, X, missing, n_sweeps, rng, self.n_threads)
 
     def detach(self, state):
-        """Replace the machine of a state by a copy that the next steps do not change."""
+        """Replace machine and chains of a state by copies that the next steps do not change."""
         state.model, _ = copy_of_model(state.model)
+        state.chains = tuple(map(np.copy, state.chains))
         for w in state.model.couplings:
             w.flags.writeable = False
 
