@@ -137,7 +137,7 @@ def _odds_and_value(data, settings, couplings, field, workspaces, worker):
             nll[i] += larger(-x[i] * t, 0.0)
             factors[i] *= 1 + e
             odds[i] = 1 / e if t > 0 else e
-        # One logarithm serves as many units as have a finite product: their factors are at most 2.
+        # Take logarithms before the product of the factors, which are at most 2, could overflow.
         if (j + 1) % (np.finfo(np.float64).maxexp - 1) == 0 or j == n_units - 1:
             for i in range(n_rows):
                 nll[i] += log_of_normal(factors[i])
