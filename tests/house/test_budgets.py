@@ -14,8 +14,8 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 54_306,
-    "lines of code": 33_797,
+    "lines": 54_302,
+    "lines of code": 33_794,
     "numeric constants": 278,
     "lines of tests": 41_812,
     "lines of the longest docstring of a function": 60,

@@ -126,7 +126,7 @@ def prepared(options, units, dtype, n_rows, memory=None):
 def _settings(options, units, dtype):
     max_weight = max(0.1, units.max_weight)
     flush_every = max(1, int(MAX_LOG_OF_PRODUCT[dtype] / max_weight))  # see MAX_WEIGHT
-    max_factors = max(1, int(MAX_LOG_OF_PRODUCT[np.dtype(np.float64)] / max_weight))
+    max_factors = 2 * int(MAX_LOG_OF_PRODUCT[np.dtype(np.float64)] / max_weight / 2)
     summed = max_weight if options.algorithm == "max" else 1.0
     error = rounding(units.model.weights.shape, dtype, max_weight, summed)
     addresses = bp_kernels.addresses(options.kernel_algorithm, dtype)

@@ -268,23 +268,25 @@ def add_pair_beliefs(e, s, p, q, scale, total):
 @kernel(mode="merged")
 def _ratio(e, s, p, q):
     """Return the product of the messages n / d to a visible unit."""
-    above, below = 1.0, 1.0
-    for j in range(e.shape[0]):
-        t = s[j] * q[j]
-        above *= t + e[j] * p[j]
-        below *= t + p[j]
+    above, below, half = 1.0, 1.0, e.shape[0] // 2
+    for j in range(half):
+        k = j + half
+        t, u = s[j] * q[j], s[k] * q[k]
+        above *= (t + e[j] * p[j]) * (u + e[k] * p[k])
+        below *= (t + p[j]) * (u + p[k])
     return above / below
 
 
 @kernel(mode="merged")
 def _normaliser(e, s, p, q, high, low):
     """Return the product of the normalisers (n Q + d P) / n of a visible unit."""
-    above, below = 1.0, 1.0
-    for j in range(e.shape[0]):
-        t = s[j] * q[j]
-        n = t + e[j] * p[j]
-        above *= n * low + (t + p[j]) * high
-        below *= n
+    above, below, half = 1.0, 1.0, e.shape[0] // 2
+    for j in range(half):
+        k = j + half
+        t, u = s[j] * q[j], s[k] * q[k]
+        n, m = t + e[j] * p[j], u + e[k] * p[k]
+        above *= (n * low + (t + p[j]) * high) * (m * low + (u + p[k]) * high)
+        below *= n * m
     return above / below
 
 

@@ -25,7 +25,7 @@ from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, kernel
 from fastmf._threads.workers import next_task, stopped
 from fastmf.kernels.linear.product import product, product_address, set_to_zero
-from fastmf.special import exp, log1p_of_fraction
+from fastmf.special import exp, log1p_of_fraction, log_of_normal
 
 
 class BSLMData(NamedTuple):
@@ -60,7 +60,7 @@ class BSLMSettings(NamedTuple):
 class BSLMWorkspaces(NamedTuple):
     """Memory of each thread that calls `bslm`."""
 
-    odds: Float64[3]  # (n_workers, n_units, n_panels * panel_width): exp(2 eta_j)
+    odds: Float64[3]  # (n_workers, n_units + 1, n_panels * panel_width): exp(2 eta_j); spare ones
     nll: Float64[2]  # (n_workers, n_panels * panel_width): negative log-pseudo-likelihoods
     value: Float64[1]  # (n_workers,): weighted mean log-pseudo-likelihood
 
@@ -68,8 +68,8 @@ class BSLMWorkspaces(NamedTuple):
 def bslm_workspaces(n_workers, packed):
     """Return new `BSLMWorkspaces`."""
     n_panels, n_units, width = packed.shape
-    shapes = (n_workers, n_units, n_panels * width), (n_workers, n_panels * width), (n_workers,)
-    return BSLMWorkspaces(*map(np.empty, shapes))
+    shapes = (n_workers, n_units + 1, n_panels * width), (n_workers, n_panels * width), (n_workers,)
+    return BSLMWorkspaces(*map(np.ones, shapes))
 
 
 # Rows of one task that a thread takes from the queue.
@@ -109,23 +109,16 @@ def _row_residuals(out, field, x, weight):
 
 
 @kernel(mode="inline", fastmath=REORDER)
-def _mean_pair_terms(weights, states_j, states_k, odds_j, odds_k):
-    """Average x_k (1 - tanh eta_j) + x_j (1 - tanh eta_k) over rows, with one division per row."""
-    total = 0.0
+def _update_and_average(change, weights, states, odds_j, odds_k, odds_l):
+    """Update odds by a change of J_jk, and average x_l (1 - tanh eta_j) + x_j (1 - tanh eta_l)."""
+    (x_j, x_k, x_l), total, up = states, 0.0, exp(2 * change)
+    down = 1 / up  # as x is -1 or +1, one exponential serves all rows
     for i in range(weights.shape[0]):
-        p, q = smaller(odds_j[i], _MAX_ODDS) + 1, smaller(odds_k[i], _MAX_ODDS) + 1
-        total += weights[i] * (states_k[i] * q + states_j[i] * p) / (p * q)
+        odds_k[i] *= up if x_j[i] > 0 else down
+        odds_j[i] = new = odds_j[i] * (up if x_k[i] > 0 else down)
+        p, q = smaller(new, _MAX_ODDS) + 1, smaller(odds_l[i], _MAX_ODDS) + 1
+        total += weights[i] * (x_l[i] * q + x_j[i] * p) / (p * q)
     return 2 * total
-
-
-@kernel(mode="inline")
-def _change_coupling(change, states_j, states_k, odds_j, odds_k):
-    """Update odds after a change of J_jk: as x is -1 or +1, one exponential serves all rows."""
-    up = exp(2 * change)
-    down = 1 / up
-    for i in range(odds_j.shape[0]):
-        odds_j[i] *= up if states_k[i] > 0 else down
-        odds_k[i] *= up if states_j[i] > 0 else down
 
 
 @kernel(mode="by_address", views=True)
@@ -133,6 +126,7 @@ def _odds_and_value(data, settings, couplings, field, workspaces, worker):
     """Compute the odds of all units, and the weighted mean log-pseudo-likelihood."""
     n_units, n_rows = data.spins.shape
     nll, all_odds = row(workspaces.nll, (worker, 0), n_rows), workspaces.odds[worker]
+    factors = row(workspaces.odds, (worker, n_units, 0), n_rows)  # the spare odds, 1 in the end
     set_to_zero(nll)
     product(settings.product, couplings, n_units, 0, data.packed, all_odds, n_rows)
     for j in range(n_units):
@@ -140,8 +134,14 @@ def _odds_and_value(data, settings, couplings, field, workspaces, worker):
         for i in range(n_rows):
             t = 2 * (odds[i] + field[j])
             e = exp(-abs(t))
-            nll[i] += larger(-x[i] * t, 0.0) + log1p_of_fraction(e)
+            nll[i] += larger(-x[i] * t, 0.0)
+            factors[i] *= 1 + e
             odds[i] = 1 / e if t > 0 else e
+        # Take logarithms before the product of the factors, which are at most 2, could overflow.
+        if (j + 1) % (np.finfo(np.float64).maxexp - 1) == 0 or j == n_units - 1:
+            for i in range(n_rows):
+                nll[i] += log_of_normal(factors[i])
+                factors[i] = 1
     value = 0.0
     for i in range(n_rows):
         value -= data.weights[i] * nll[i]
@@ -193,15 +193,18 @@ def _sweep(data, settings, couplings, field, workspaces, worker):
     weights, mean = data.weights, data.mean
     for j in range(n_units - 1):
         x_j, odds_j = row(data.spins, (j, 0), n_rows), row(workspaces.odds, (worker, j, 0), n_rows)
-        for k in range(j + 1, n_units):
-            x_k = row(data.spins, (k, 0), n_rows)
-            odds_k = row(workspaces.odds, (worker, k, 0), n_rows)
-            average = _mean_pair_terms(weights, x_j, x_k, odds_j, odds_k)
-            gradient = 2 * data.second[j, k] - mean[j] - mean[k] + average
-            old = couplings[j, k]
-            change = _maximiser(old, gradient, 2.0, settings.l1, settings.l2) - old
-            couplings[j, k] = couplings[k, j] = old + change
-            _change_coupling(change, x_j, x_k, odds_j, odds_k)
+        # Spare odds, before the first pair and after the last one, let one loop serve all pairs.
+        change, x_k, odds_k = 0.0, x_j, row(workspaces.odds, (worker, n_units, 0), n_rows)
+        for k in range(j + 1, n_units + 1):
+            x_l = row(data.spins, (k % n_units, 0), n_rows)
+            odds_l = row(workspaces.odds, (worker, k, 0), n_rows)
+            average = _update_and_average(change, weights, (x_j, x_k, x_l), odds_j, odds_k, odds_l)
+            if k < n_units:
+                gradient = 2 * data.second[j, k] - mean[j] - mean[k] + average
+                old = couplings[j, k]
+                change = _maximiser(old, gradient, 2.0, settings.l1, settings.l2) - old
+                couplings[j, k] = couplings[k, j] = old + change
+                x_k, odds_k = x_l, odds_l
 
 
 @kernel(views=True)
@@ -222,8 +225,7 @@ def bslm(data, settings, workspaces, queue, couplings, field, history, n_iter):
             if sweep > 0:
                 call(settings.sweep, (data, settings, J, h, workspaces, worker))
             call(settings.odds_and_value, (data, settings, J, h, workspaces, worker))
-            value = workspaces.value[worker] - _penalty(settings, J, h)
-            value *= data.total
+            value = data.total * (workspaces.value[worker] - _penalty(settings, J, h))
             history[start, sweep] = value
             if value - before <= settings.tol and sweep > 0:
                 n_iter[start] = sweep

@@ -163,10 +163,7 @@ class PseudoLikelihood(PairwiseLikelihood):
         """Compute weight * sech^2 eta of rows, (n_rows, n_units)."""
         residuals = abs(self._residuals_at(parameters, rows))
         # With u = |x - tanh eta| this is u (2 - u).
-        sech2 = residuals / self.weights[rows, None]
-        np.subtract(2, sech2, out=sech2)
-        sech2 *= residuals
-        return sech2
+        return (2 - residuals / self.weights[rows, None]) * residuals
 
     def _curvatures(self, parameters, rows):
         variances = self.weighted_sech2(parameters, rows)
@@ -214,20 +211,14 @@ class PseudoLikelihood(PairwiseLikelihood):
 
 def bslm(objective, starts, *, l1=0.0, tol=1e-5, max_iter=10 * MAX_ITER):
     """Maximise by the coordinate updates of Nguyen & Wood, from each of several starts."""
-    pairs = [objective.unpacked(start) for start in starts]
-    couplings, field = (np.stack(arrays) for arrays in zip(*pairs, strict=True))
+    couplings, field = objective.unpacked(np.array(starts))
     history = np.empty((len(starts), max_iter + 1))
     n_iter = np.zeros(len(starts), np.int64)
-    data = BSLMData(
-        pack(objective.states.T),
-        np.ascontiguousarray(objective.states.T.astype(np.int8)), objective.weights,
-        objective.mean, objective.second, float(objective.total),
-    )  # fmt: skip
-    settings = BSLMSettings(
-        float(l1), float(objective.l2), float(tol) * float(objective.total) / TOLERANCE_ROWS,
-        int(max_iter),
-        *pl_kernels.bslm_addresses(),
-    )  # fmt: skip
+    x, total, addresses = objective.states.T, float(objective.total), pl_kernels.bslm_addresses()
+    moments = objective.weights, objective.mean, objective.second, total
+    data = BSLMData(pack(x), x.astype(np.int8, "C"), *moments)
+    tol = float(tol) * total / TOLERANCE_ROWS
+    settings = BSLMSettings(float(l1), float(objective.l2), tol, int(max_iter), *addresses)
     work = len(starts) * 100 * objective.states.size * objective.n_units
     n_workers = workers_for(len(starts), work, objective.n_threads, max_iter)
     workspaces = bslm_workspaces(n_workers, data.packed)

@@ -162,7 +162,8 @@ def _never_meeting(items):
 def _encoded(tables, labels):
     """Concatenate the rows of tables for labels; zero for missing labels."""
     padded = (np.vstack([table, np.zeros_like(table[:1])]) for table in tables)
-    return np.hstack([table[column] for table, column in zip(padded, labels.T, strict=True)])
+    pairs = zip(padded, labels.T, strict=True)
+    return np.concatenate([table.T[:, column] for table, column in pairs]).T  # by columns: faster
 
 
 class _Features:
