@@ -375,7 +375,6 @@ class Network:
 
     def _edge_estimates(self, errors, scale=None):
         """Return the estimates of couplings in {0, 1} coding, or of contrasts."""
-        # With the scale of a prior, the penalty of the fit is removed.
         one_of("errors", errors, ERRORS)
         godambe, factor = self._godambe(), self._coupling_factor
         if (objective := godambe.objective).n_parameters == objective.n_fields:

@@ -257,9 +257,8 @@ class CouplingNetwork(Network):
     def test_couplings(self, adjust="holm", *, as_frame=False):
         """Perform Wald tests of each coupling being zero.
 
-        A penalty `l2` of the fit, whose bias would count as evidence, is first removed as in
-        `edge_inclusion`, unless rows are completed ("em"); `coupling` then differs from
-        `couplings_`.
+        A penalty `l2`, whose bias would count as evidence, is first removed, as in
+        `edge_inclusion`, unless rows are completed ("em").
 
         Parameters
         ----------

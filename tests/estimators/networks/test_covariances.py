@@ -29,9 +29,8 @@ def test_raised_covariances_have_at_least_a_multiple_of_the_naive_variances():
     "kind", [mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine, mf.PottsMachine]
 )
 def test_couplings_that_the_penalty_determines_are_said(kind):
-    options = {"l2": 0.01} if kind is mf.FullyVisibleBoltzmannMachine else {
-        "l2": 0.01, "l2_field": 0.01
-    }  # fmt: skip
+    both = {} if kind is mf.FullyVisibleBoltzmannMachine else {"l2_field": 0.01}
+    options = {"l2": 0.01} | both
     X = (table(200, 4) > 0).astype(int)
     if kind is not mf.FullyVisibleBoltzmannMachine:
         X[1:, 2], X[0, 2] = 1, 0  # all but one row
