@@ -108,7 +108,7 @@ def without_penalty(godambe, scale):
     with few_blas_threads(n):
         point = newton(objective.with_ridge(ridge), godambe.parameters).parameters
         free = objective.with_ridge(np.sqrt(MIN_EIGENVALUE) * ridge)
-        information = Godambe(free, point, godambe.sampling)
+        information = Godambe(free, point, godambe.sampling, MIN_SANDWICH_RATIO)
         step = information.naive_covariance() @ objective.mean_score(point) * objective.total
     return point + step, information
 
@@ -361,18 +361,29 @@ class Network:
             return IncompleteGodambe(objective, parameters, self._completions, sampling)
         return Godambe(objective, parameters, sampling)
 
+    @property
+    def _penalised(self):
+        """Whether a penalty, also Firth's, gives estimates where rows say little."""
+        return bool(self.l2 or getattr(self, "l2_field", 0) or self.solver == "firth")
+
+    def _tested(self, godambe, scale=1.0):
+        """Return estimates without the penalty of the fit, and their Godambe information."""
+        if np.any(godambe.objective.ridge) and self._completions is None:
+            return without_penalty(godambe, self._coupling_factor * self._prior_factor / scale)
+        godambe.min_ratio = MIN_SANDWICH_RATIO if self._penalised else 0.0
+        return godambe.parameters, godambe
+
     def _edge_estimates(self, errors, scale=None):
         """Return the estimates of couplings in {0, 1} coding, or of contrasts."""
-        # With the scale of a prior, the penalty of the fit is removed.
         one_of("errors", errors, ERRORS)
         godambe, factor = self._godambe(), self._coupling_factor
         if (objective := godambe.objective).n_parameters == objective.n_fields:
             raise ValueError("the fit has no couplings: its graph, or the selection, has none.")
         contrasts, sets, pairs = objective.contrasts()
         contrasts, parameters, ridge = factor * contrasts, godambe.parameters, objective.ridge
-        if scale is not None and np.any(ridge) and self._completions is None:
-            parameters, godambe = without_penalty(godambe, factor * self._prior_factor / scale)
-            ridge = 0.0
+        if scale is not None:
+            parameters, godambe = self._tested(godambe, scale)
+            ridge = 0.0 if self._completions is None else ridge
         ratio = 0.0 if scale is None else MIN_SANDWICH_RATIO
         covariance = contrast_covariance(godambe, ridge, contrasts, sets, errors, ratio)
         return Estimates(
@@ -408,7 +419,7 @@ class Network:
         from the Godambe information (Kent 1982; Varin, Reid & Firth 2011).
         """
         godambe = self._godambe()
-        if self.l2 or getattr(self, "l2_field", 0) or self.solver == "firth":
+        if self._penalised:
             raise ValueError(
                 "likelihood ratios need maxima without penalties: fit without l2 and Firth's."
             )
@@ -601,8 +612,8 @@ def compare_groups(
     -----
     Wald tests are asymptotic, and reject too often with few rows for each coupling. Permutations
     assign rows to the groups at random; their null hypothesis is that both groups have the same
-    distribution, fields included. A penalty `l2` of the fits is kept, and shrinks differences to
-    zero: it should be small. Rows of Potts machines keep their weights.
+    distribution, fields included. A penalty `l2` of the fits is removed as in `edge_inclusion`, but
+    not from the fits of permutations. Rows of Potts machines keep their weights.
 
     Examples
     --------
@@ -619,11 +630,12 @@ def compare_groups(
     if not (isinstance(machine_a, Network) and type(machine_a) is type(machine_b)):
         named = f"{type(machine_a).__name__} and {type(machine_b).__name__}"
         raise TypeError(f"machines must be fitted machines of one class, got {named}.")
-    a, b = (machine._edge_estimates(errors) for machine in (machine_a, machine_b))
+    machines = machine_a, machine_b
+    a, b = (m._edge_estimates(errors, 1.0 if m._penalised else None) for m in machines)
     _check_alike(machine_a, machine_b, a, b)
     permutation = None
     if n_permutations:
-        permutation = _permutation_test((machine_a, machine_b), n_permutations, rng, verbose)
+        permutation = _permutation_test(machines, n_permutations, rng, verbose)
     delta = a._replace(values=a.values - b.values, covariance=a.covariance + b.covariance)
     posterior = delta.inclusion(inclusion_probability, scale, sensitivity=False)
     statistic, n = delta.chi_square(), len(delta.values)

@@ -217,6 +217,8 @@ class CouplingNetwork(Network):
     def confint(self, level=0.95):
         """Compute Wald confidence intervals, not adjusted for their number.
 
+        A penalty `l2` of the fit is removed, as in `test_couplings`.
+
         Parameters
         ----------
         level : float
@@ -228,8 +230,8 @@ class CouplingNetwork(Network):
         field : array of shape (n_features, 2), or thresholds : list of arrays of shape (m_i, 2)
         """
         ends = ndtri((1 + proper_fraction("level", level)) / 2) * np.array([-1.0, 1.0])
-        godambe = self._godambe()
-        couplings, fields = godambe.objective.unpacked(godambe.parameters)
+        parameters, godambe = self._tested(self._godambe())
+        couplings, fields = godambe.objective.unpacked(parameters)
 
         def interval(values, errors):
             if isinstance(values, list):
@@ -255,6 +257,9 @@ class CouplingNetwork(Network):
     def test_couplings(self, adjust="holm", *, as_frame=False):
         """Perform Wald tests of each coupling being zero.
 
+        A penalty `l2`, whose bias would count as evidence, is first removed, as in
+        `edge_inclusion`, unless rows are completed ("em").
+
         Parameters
         ----------
         adjust : {"holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none"}
@@ -268,7 +273,8 @@ class CouplingNetwork(Network):
             `adjusted` p-values.
         """
         flag("as_frame", as_frame)
-        tests = self._godambe().wald_tests(one_of("adjust", adjust, ADJUSTMENTS))
+        parameters, godambe = self._tested(self._godambe())
+        tests = godambe.wald_tests(parameters, one_of("adjust", adjust, ADJUSTMENTS))
         return pairs_frame(self, tests) if as_frame else tests
 
     def strength(self, *, as_frame=False):

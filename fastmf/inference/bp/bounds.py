@@ -251,7 +251,7 @@ def _forbidden_bound(couplings, prior, row, n_orders, rng):
     for _ in range(n_orders):
         order = rng.permutation(len(free))
         colour = colours_of(graph[order][:, order])
-        colours = [free[order[colour == k]] for k in np.unique(colour)]
+        colours = [np.sort(free[order[colour == k]]) for k in np.unique(colour)]
         bounds.append(_ascent(parts, field, one.copy(), prior, colours))
     lower, size = max(bounds)
     return lower, lower, size

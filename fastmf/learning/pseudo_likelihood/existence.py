@@ -201,7 +201,7 @@ class _Features:
         tables = {id(table): table for table in tables}.values()
         grams = (np.linalg.eigvalsh(rows.T @ rows) for rows in self._of_each_item())
         spectra = [self.gram[0]] if self.complete else grams
-        smallest = min(v[0] - v[-1] / MAX_CONDITION for v in spectra)
+        smallest = min((v[0] - v[-1] / MAX_CONDITION for v in spectra if len(v)), default=np.inf)
         return min(map(_smallest_singular_value, tables)) * np.sqrt(max(smallest, 0.0))
 
     def _of_each_item(self):

@@ -135,11 +135,13 @@ class Godambe:
     """Godambe's information of a maximum pseudo-likelihood estimate: errors and tests.
 
     `sampling` has weights of rows (n_rows,), or of rows in clusters, sparse (n_clusters, n_rows),
-    as in `PairwiseLikelihood.score_covariance`; by default rows have frequency weights.
+    as in `PairwiseLikelihood.score_covariance`; by default rows have frequency weights. Variances
+    of parameters are at least `min_ratio` times the naive ones.
     """
 
-    def __init__(self, objective, parameters, sampling=None):
+    def __init__(self, objective, parameters, sampling=None, min_ratio=0.0):
         self.objective, self.parameters, self.sampling = objective, parameters, sampling
+        self.min_ratio = min_ratio
 
     def indices(self, pairs):
         """Return the indices of parameters given pairs of units; (j, j) is for fields."""
@@ -169,7 +171,9 @@ class Godambe:
             )
         with few_blas_threads(n):
             inverse, scores = self._inverse_and_scores(self.parameters)
-            return inverse @ scores @ inverse.T
+            covariance = inverse @ scores @ inverse.T
+            np.fill_diagonal(covariance, self._raised(covariance.diagonal(), inverse))
+            return covariance
 
     def naive_covariance(self):
         """Compute the covariance that would be valid for a likelihood, H^-1 / n."""
@@ -220,9 +224,14 @@ class Godambe:
             _check_memory(n)
             with few_blas_threads(n):
                 inverse, scores = self._inverse_and_scores(self.parameters)
-                return np.sqrt(np.einsum("jk,jk->j", inverse @ scores, inverse))[indices]
+                variances = np.einsum("jk,jk->j", inverse @ scores, inverse)
+                return np.sqrt(self._raised(variances, inverse))[indices]
         with few_blas_threads():
             return self.standard_errors_without_matrices(indices)
+
+    def _raised(self, variances, inverse):
+        """Raise variances of parameters to multiples of the naive ones."""
+        return np.maximum(variances, self.min_ratio * inverse.diagonal() / self.objective.total)
 
     def _inverse_and_scores(self, parameters):
         """Return H^-1, and the covariance of the mean score."""
@@ -282,11 +291,13 @@ class Godambe:
 
     # --- tests ----------------------------------------------------------------------------------
 
-    def wald_tests(self, adjust):
+    def wald_tests(self, parameters, adjust):
         """Perform Wald tests of all couplings being zero, with p-values adjusted by a method."""
-        d = self.objective.n_fields
-        couplings, errors = self.parameters[d:], self.standard_errors()[d:]
-        return wald_tests(couplings, errors, self.objective.pairs, adjust)
+        d, pairs = self.objective.n_fields, self.objective.pairs
+        couplings, errors = parameters[d:], self.standard_errors()[d:]
+        z = couplings / errors
+        p_value = 2 * ndtr(-abs(z))
+        return CouplingTests(*pairs, couplings, errors, z, p_value, adjusted(p_value, adjust))
 
     def likelihood_ratio_test(self, pairs=None):
         """Test whether the couplings of `pairs`, by default all couplings, are zero."""
@@ -425,10 +436,3 @@ def _check_memory(n):
     """Raise if matrices of all parameters do not fit into memory."""
     what = f"a fit of {n} parameters, three matrices of {n} x {n} numbers,"
     check_available(24 * n**2, what, "ask for the standard errors of some `pairs`")
-
-
-def wald_tests(coupling, standard_error, pairs, method):
-    """Perform Wald tests of couplings; see `CouplingTests` and `adjusted`."""
-    z = coupling / standard_error
-    p_value = 2 * ndtr(-abs(z))
-    return CouplingTests(*pairs, coupling, standard_error, z, p_value, adjusted(p_value, method))

@@ -88,6 +88,19 @@ def test_the_penalty_makes_no_difference(kind):
     np.testing.assert_allclose(found[0].mean, found[1].mean, atol=1e-4)
 
 
+@pytest.mark.parametrize("options", [{"l2": 1e-3}, {"l2": 0.1}, {"solver": "firth"}])
+def test_independent_rare_items_have_no_significant_couplings(options):
+    rng, p, omnibus, covered = np.random.default_rng(0), [], [], []
+    for _ in range(40):
+        tables = ((rng.random((n, 4)) < 0.06).astype(int) for n in (120, 360))
+        machines = [mf.FullyVisibleBoltzmannMachine(**options).fit(X) for X in tables]
+        p.append(machines[0].test_couplings("none").p_value)
+        covered.append(np.prod(machines[0].confint()[0], axis=-1)[PAIRS] <= 0)
+        omnibus.append(mf.compare_groups(*machines).omnibus.p_value)
+    assert np.mean(np.less(p, 0.05)) < 0.1 and np.mean(covered) > 0.9
+    assert np.mean(np.less(omnibus, 0.05)) < 0.15
+
+
 def test_of_many_rows_a_small_penalty_is_none():
     X = rows_of(20 * np.array(COUNTS["ferromagnet"]))
     plain, found = (

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from differences import differences
 from potts_data import all_labels
+from scipy.stats import chi2
 from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
@@ -54,8 +55,10 @@ def test_errors_are_the_sandwich_of_numerical_derivatives(data, machine):
     errors = np.sqrt(sandwich.diagonal())
     np.testing.assert_allclose(np.concatenate(thresholds), errors[:6], rtol=1e-5)
     np.testing.assert_allclose(couplings[np.triu_indices(3, 1)], errors[6:], rtol=1e-5)
-    tests = machine.test_couplings("none")
+    tests = machine.test_couplings("bonferroni")
     np.testing.assert_allclose(tests.z, theta[6:] / errors[6:], rtol=1e-5)
+    np.testing.assert_allclose(tests.p_value, chi2.sf(tests.z**2, 1), rtol=1e-9)
+    np.testing.assert_allclose(tests.adjusted, np.minimum(3 * tests.p_value, 1))
     low_high, of_thresholds = machine.confint(0.95)
     np.testing.assert_allclose(np.ptp(low_high[0, 1]), 2 * 1.959964 * errors[6], rtol=1e-5)
     assert of_thresholds[2].shape == (3, 2)

@@ -127,7 +127,7 @@ def test_ordinal_machines(thresholds, penalties):
 @pytest.mark.parametrize(
     ("options", "absent"),
     [({}, 0.0), ({}, 0.1), ({"solver": "asymmetric"}, 0.1), ({"graph": [(0, 1), (1, 2)]}, 0.1),
-     ({"l2_field": 0.1}, 0.0), ({"l2": 0.1}, 0.1)],
+     ({"l2_field": 0.1}, 0.0), ({"l2": 0.1}, 0.1), ({"graph": [(0, 1)], "l2_field": 0.1}, 0.1)],
 )  # fmt: skip
 def test_potts_machines(options, absent):
     sizes, seen = [2, 3, 2], []

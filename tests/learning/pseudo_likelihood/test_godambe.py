@@ -6,7 +6,7 @@ from scipy import stats
 from fastmf.inference.sampling.discrete import probabilities
 from fastmf.learning.pseudo_likelihood.binary import PseudoLikelihood, firth
 from fastmf.learning.pseudo_likelihood.fit import newton
-from fastmf.learning.pseudo_likelihood.godambe import Godambe, adjusted, survival, wald_tests
+from fastmf.learning.pseudo_likelihood.godambe import Godambe, adjusted, survival
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 
@@ -47,12 +47,6 @@ def test_adjusted_p_values():
     )
     np.testing.assert_array_equal(adjusted(p, "none"), p)
     assert len(adjusted(p[:0], "holm")) == 0
-
-
-def test_wald():
-    found = wald_tests(np.array([1.96, 0.0]), np.array([1.0, 2.0]), ([0, 0], [1, 2]), "bonferroni")
-    np.testing.assert_allclose(found.p_value, [0.04999579, 1.0], rtol=1e-6)
-    np.testing.assert_allclose(found.adjusted, [0.09999158, 1.0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
