@@ -34,7 +34,7 @@ from fastmf._outcomes import ABSENT
 from fastmf._threads.workers import for_each, in_parallel, workers_for
 from fastmf.kernels.pseudo_likelihood import hamming
 from fastmf.kernels.pseudo_likelihood import potts as potts_kernels
-from fastmf.kernels.pseudo_likelihood.potts import LOW_FIELD, POSITIONS, PottsRows, aligned
+from fastmf.kernels.pseudo_likelihood.potts import LANES, LOW_FIELD, PottsRows, aligned
 from fastmf.learning.pseudo_likelihood.graph import coupled_units
 from fastmf.models._gauge import PositionStates
 
@@ -50,8 +50,8 @@ class PottsLayout(PositionStates):
         First flat state of each position.
     position : int array of shape (n_states,)
         Position of each flat state.
-    n_blocks, width : int
-        Number of blocks of `POSITIONS` positions, and width of a block.
+    n_positions, n_blocks, width : int
+        Number of positions of a block, of blocks, and width of a block.
     place : int array of shape (n_states,)
         Index of each flat state in the concatenated blocks.
     entries : tuple of int arrays
@@ -62,10 +62,14 @@ class PottsLayout(PositionStates):
         super().__init__(np.asarray(sizes, np.int64))
         self.dtype = np.dtype(dtype)
         self.n_groups, self.n_states = len(self.sizes), int(self.sizes.sum())
-        self.n_blocks = -(-self.n_groups // POSITIONS)
-        self.width = POSITIONS * int(self.sizes.max())
-        block, within = np.divmod(self.position, POSITIONS)
-        within += (np.arange(self.n_states) - self.first[self.position]) * POSITIONS
+        # A row of a block has about `LANES` vectors: wider tables drop out of the cache, and with
+        # narrower ones there are more passes over the rows.
+        q = int(self.sizes.max())
+        self.n_positions = n = int(np.clip(2.0 ** np.round(np.log2(LANES**2 / q)), 1, LANES))
+        self.n_blocks = -(-self.n_groups // n)
+        self.width = -(-n * q // LANES) * LANES
+        block, within = np.divmod(self.position, n)
+        within += (np.arange(self.n_states) - self.first[self.position]) * n
         self.place = block * self.width + within
         self.entries = block[:, None], self.place, within[:, None]
 
@@ -99,7 +103,7 @@ class PottsLayout(PositionStates):
     def rows(self, labels, weights, parents, forests):
         """Return the `PottsRows` of labels, negative if absent; parents must precede rows."""
         n_rows = len(labels)
-        codes = np.full((n_rows, self.n_blocks * POSITIONS), ABSENT, np.uint8)
+        codes = np.full((n_rows, self.n_blocks * self.n_positions), ABSENT, np.uint8)
         codes[:, : self.n_groups] = np.where(labels < 0, np.uint8(ABSENT), labels)
         spans, changes = self._changes(labels, parents)
         return PottsRows(
@@ -108,7 +112,7 @@ class PottsLayout(PositionStates):
 
     def _changes(self, labels, parents):
         """Return differences of rows from their parents: `spans` and `changes` of `PottsRows`."""
-        block, within = np.divmod(np.arange(self.n_groups), POSITIONS)
+        block, within = np.divmod(np.arange(self.n_groups), self.n_positions)
         offset = (block * self.width + within).astype(np.int32)
         spans, parts, total = np.zeros((len(labels) + 1, 2), np.int64), [], 0
         for start in range(0, len(labels), 4096):
@@ -119,7 +123,7 @@ class PottsLayout(PositionStates):
             # For each row, the states of the parent are followed by the states of the row.
             both = np.stack([old, new], 1)
             differing = differs[:, None] & (both >= 0)
-            parts.append((both * POSITIONS + offset)[differing])
+            parts.append((both * self.n_positions + offset)[differing])
             ends = total + np.cumsum(differing.sum(2).reshape(-1)).reshape(-1, 2)
             spans[start : start + len(new), 1] = ends[:, 0]
             spans[start + 1 : start + len(new) + 1, 0] = ends[:, 1]
@@ -209,7 +213,7 @@ class Evaluator:
 
     def __init__(self, layout, rows, n_threads=None):
         self.rows = rows
-        self.n_blocks = rows.labels.shape[1] // POSITIONS
+        self.n_blocks = rows.labels.shape[1] // layout.n_positions
         work = 2 * self.n_blocks * layout.width * (len(rows.changes) + 20 * len(rows.labels))
         self.n_workers = workers_for(self.n_blocks, work, n_threads)
         self.memory = potts_kernels.workspaces(
@@ -247,10 +251,10 @@ class SymmetricObjective:
 
     def _scale(self, edges):
         layout, f = self.layout, self.f.astype(float)
-        n, width = layout.n_blocks, layout.width
-        n_padding = n * POSITIONS - layout.n_groups
+        n, width, n_positions = layout.n_blocks, layout.width, layout.n_positions
+        n_padding = n * n_positions - layout.n_groups
         allowed = np.triu(np.pad(coupled_units(edges, layout.n_groups), (0, n_padding)))
-        position = np.arange(n)[:, None] * POSITIONS + np.arange(width) % POSITIONS
+        position = np.arange(n)[:, None] * n_positions + np.arange(width) % n_positions
         scale = aligned((n * (n + 1) // 2, width, width), layout.dtype)
         for p in range(n):
             f_p, f_r = f[p], f[: p + 1, :, None]
@@ -354,8 +358,8 @@ class AsymmetricObjective:
     def __init__(self, data, layout, rows, block, l2, l2_field):
         self.layout, self.block = layout, block
         self.ridge, self.field_ridge = data.total * l2 / 2, data.total * l2_field
-        width, columns = layout.width, slice(block * POSITIONS, (block + 1) * POSITIONS)
-        rows = rows._replace(labels=np.ascontiguousarray(rows.labels[:, columns]))
+        width, n = layout.width, layout.n_positions
+        rows = rows._replace(labels=np.ascontiguousarray(rows.labels[:, block * n : (block + 1) * n]))
         self.evaluator = Evaluator(layout, rows, n_threads=1)
         frequencies = data.frequencies()
         self.states = np.flatnonzero(layout.place // width == block)
@@ -388,7 +392,7 @@ class AsymmetricObjective:
         return table, self._zero_sum(field - self.centring * (self.f @ table)[self.within])
 
     def _zero_sum(self, vector):
-        positions = self.layout.position[self.states] - self.block * POSITIONS
+        positions = self.layout.position[self.states] - self.block * self.layout.n_positions
         return vector - (np.bincount(positions, vector) / np.bincount(positions))[positions]
 
     def _in_block(self, field):
