@@ -46,7 +46,7 @@ def value_arguments(size, dtype, *, n_states):
     layout, rows = layout_and_rows(size, dtype, n_states)
     tables, field = parameters(layout, np.random.default_rng(8))
     memory = workspaces(8, int(np.diff(rows.forests).max()), layout.width, layout.dtype)
-    values = np.full((len(rows.labels), layout.n_blocks), np.nan)
+    values = np.full((len(rows.labels), len(layout.bounds) - 1), np.nan)
     outputs = aligned(tables.shape, dtype), np.empty_like(field), values
     return rows, tables, field, memory, np.zeros(2, np.int64), *outputs
 

@@ -19,11 +19,13 @@ LANES = 8
 
 def add_rows(values, table, numbers, first, middle, last, total):
     """Set `total` to a row less numbers[first:middle] of a table, plus numbers[middle:last]."""
+    table = table.reshape(-1, len(values))
     total[:] = values - table[numbers[first:middle]].sum(0) + table[numbers[middle:last]].sum(0)
 
 
 def add_to_rows(values, table, numbers, first, middle, last, total):
     """Subtract a row from numbers[first:middle] of a table; add it to the others and to `total`."""
+    table = table.reshape(-1, len(values))
     np.subtract.at(table, numbers[first:middle], values)
     np.add.at(table, numbers[middle:last], values)
     total += values

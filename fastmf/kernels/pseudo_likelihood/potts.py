@@ -41,9 +41,11 @@ LOW_FIELD = -1e30
 class PottsRows(NamedTuple):
     """Weighted rows of labels, each after its parent."""
 
-    # uint8 (n_rows, n_blocks * n): `ABSENT` for absent positions and for the padding at the
-    # end
+    # uint8 (n_rows, n_columns): labels of the positions of all blocks; `ABSENT` for absent ones
     labels: np.ndarray
+    # int64 (n_blocks + 1, 2): the first column of labels and the first field of each block, and the
+    # numbers of columns and fields
+    bounds: np.ndarray
     weights: np.ndarray  # (n_rows,)
     parents: np.ndarray  # int64 (n_rows,): -1 for roots
     # int64 (n_rows + 1, 2): bounds. changes[spans[s, 0]:spans[s, 1]] are the states that the parent
@@ -64,7 +66,7 @@ def workspaces(n_workers, forest_rows, width, dtype):
 @kernel(mode="merged")
 def _set_fields(rows, table, field, memory, first, last):
     """Compute the local fields of the rows of a forest, each from the fields of its parent."""
-    width = table.shape[1]
+    width = field.shape[0]
     for s in range(first, last):
         parent = rows.parents[s]
         start = field if parent < 0 else row(memory, ((parent - first) * width,), width)
@@ -76,7 +78,7 @@ def _set_fields(rows, table, field, memory, first, last):
 @kernel(mode="merged")
 def _add_gradient(rows, residuals, table, field, first, last):
     """Add the gradient of a forest, from the residuals of its rows, which are overwritten."""
-    width = table.shape[1]
+    width = field.shape[0]
     for t in range(last - first):
         s = last - 1 - t
         of_row = row(residuals, ((s - first) * width,), width)
@@ -116,32 +118,34 @@ def _to_residuals(labels, weight, exponentials, sums):
 def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, field_gradient, values):
     """Compute the log-pseudo-likelihood of rows, and derivatives by the fields of each position."""
     widest_vectors()
-    n_blocks, n_sources, width = couplings.shape
-    n = rows.labels.shape[1] // n_blocks
+    n_blocks, n_sources = values.shape[1], couplings.shape[0] // field.shape[0]
     worker = fetch_and_increment(row(queue, (1,), 1))
     sums = row(workspaces, (worker, 0), LANES)
     memory = row(workspaces, (worker, LANES), workspaces.shape[1] - LANES)
     block = next_task(queue)
     while block < n_blocks:
-        h, of_h = row(field, (block, 0), width), row(field_gradient, (block, 0), width)
+        column, start = rows.bounds[block, 0], rows.bounds[block, 1]
+        n, width = rows.bounds[block + 1, 0] - column, rows.bounds[block + 1, 1] - start
+        h, of_h = row(field, (start,), width), row(field_gradient, (start,), width)
+        table = row(couplings, (n_sources * start,), n_sources * width)
+        of_table = row(gradient, (n_sources * start,), n_sources * width)
         set_to_zero(of_h)
-        for source in range(n_sources):
-            set_to_zero(row(gradient, (block, source, 0), width))
+        set_to_zero(of_table)
         for g in range(rows.forests.shape[0] - 1):
             if stopped(queue):
                 return
             first, last = rows.forests[g], rows.forests[g + 1]
-            _set_fields(rows, couplings[block], h, memory, first, last)
+            _set_fields(rows, table, h, memory, first, last)
             for s in range(first, last):
-                labels = row(rows.labels, (s, block * n), n)
+                labels = row(rows.labels, (s, column), n)
                 fields = row(memory, ((s - first) * width,), width)
                 values[s, block] = _centre(labels, fields, sums)
             for c in range((last - first) * width):
                 memory[c] = exp(memory[c])
             for s in range(first, last):
-                labels, weight = row(rows.labels, (s, block * n), n), rows.weights[s]
+                labels, weight = row(rows.labels, (s, column), n), rows.weights[s]
                 fields = row(memory, ((s - first) * width,), width)
                 values[s, block] -= _to_residuals(labels, weight, fields, sums)
                 values[s, block] *= widen(weight)
-            _add_gradient(rows, memory, gradient[block], of_h, first, last)
+            _add_gradient(rows, memory, of_table, of_h, first, last)
         block = next_task(queue)

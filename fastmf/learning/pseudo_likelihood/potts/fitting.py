@@ -100,23 +100,23 @@ def _fit_asymmetric(data, options):
     check_available(n_bytes, "this fit", "take fewer positions")
     rows, start = data.rows(layout), starting_field(data)
     results, field = np.empty((data.n_states,) * 2, layout.dtype), np.zeros(data.n_states)
-    minima = [None] * layout.n_blocks
+    minima = [None] * (len(layout.bounds) - 1)
 
     def fit_block(block):
         objective = AsymmetricObjective(data, layout, rows, block, options.l2, options.l2_field)
         z = objective.start(start)
         result = minimise(
-            objective, z, tol=options.tol / layout.n_blocks,
+            objective, z, tol=options.tol / len(minima),
             max_iter=options.max_iter, n_pairs=_N_PAIRS,
         )  # fmt: skip
         table, field[objective.states] = objective.parameters(z)
         results[:, objective.states] = table[layout.place][:, objective.within]
         minima[block] = result._replace(parameters=None)
 
-    work = len(data.labels) * data.n_states * layout.n_blocks
+    work = len(data.labels) * data.n_states * len(minima)
     with one_blas_thread():
-        n_workers = workers_for(layout.n_blocks, work, data.n_threads)
-        for_each(fit_block, range(layout.n_blocks), n_workers)
+        n_workers = workers_for(len(minima), work, data.n_threads)
+        for_each(fit_block, range(len(minima)), n_workers)
     average = np.add(results, results.T, dtype=float)
     average /= 2
     # Sum the histories of the separate fits, as if these had run in parallel.

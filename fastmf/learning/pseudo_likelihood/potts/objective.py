@@ -27,6 +27,7 @@ conditional probabilities of position i only, so that the curvature is one-sided
 """
 
 import copy
+from itertools import pairwise
 
 import numpy as np
 
@@ -42,7 +43,7 @@ from fastmf.models._gauge import PositionStates
 
 
 class PottsLayout(PositionStates):
-    """Layouts of states: flat, by positions with given sizes, and in blocks of positions.
+    """Layouts of states: flat, by positions with given sizes, and in blocks of similar positions.
 
     Attributes
     ----------
@@ -50,36 +51,48 @@ class PottsLayout(PositionStates):
         First flat state of each position.
     position : int array of shape (n_states,)
         Position of each flat state.
-    n_positions, n_blocks, width : int
-        Number of positions of a block, of blocks, and width of a block.
+    bounds : int array of shape (n_blocks + 1, 2)
+        First column and first place of each block, and the numbers of columns and of places.
+    column, offset, stride : int array of shape (n_groups,)
+        Column of each position, place of its first state, and distance of the places of its states.
     place : int array of shape (n_states,)
-        Index of each flat state in the concatenated blocks.
-    entries : tuple of int arrays
-        Indices of the couplings of all pairs of flat states, targets as rows, in tables of blocks.
+        Place of each flat state in the concatenated blocks.
     """
 
     def __init__(self, sizes, dtype=np.float64):
         super().__init__(np.asarray(sizes, np.int64))
         self.dtype = np.dtype(dtype)
         self.n_groups, self.n_states = len(self.sizes), int(self.sizes.sum())
-        # A row of a block has about `LANES` vectors: wider tables drop out of the cache, and with
-        # narrower ones there are more passes over the rows.
-        q = int(self.sizes.max())
-        self.n_positions = n = int(np.clip(2.0 ** np.round(np.log2(LANES**2 / q)), 1, LANES))
-        self.n_blocks = -(-self.n_groups // n)
-        self.width = -(-n * q // LANES) * LANES
-        block, within = np.divmod(self.position, n)
-        within += (np.arange(self.n_states) - self.first[self.position]) * n
-        self.place = block * self.width + within
-        self.entries = block[:, None], self.place, within[:, None]
+        self.column, self.offset, self.stride = np.empty((3, self.n_groups), np.int64)
+        order, bounds, column, place = np.argsort(-self.sizes, kind="stable"), [(0, 0)], 0, 0
+        while column < self.n_groups:
+            # A row of a block has about `LANES` vectors: wider tables drop out of the cache, and
+            # with narrower ones there are more passes over the rows.
+            q, most = int(self.sizes[order[column]]), min(LANES, self.n_groups - column)
+            n = 1 << int(np.clip(np.log2(LANES**2 / q).round(), 0, np.ceil(np.log2(most))))
+            members = order[column : column + n]
+            within = np.arange(len(members))
+            self.column[members], self.offset[members] = column + within, place + within
+            self.stride[members] = n
+            column, place = column + n, place + -(-n * q // LANES) * LANES
+            bounds.append((column, place))
+        self.bounds, self.width = np.array(bounds), place
+        state = np.arange(self.n_states) - self.first[self.position]
+        self.place = self.offset[self.position] + state * self.stride[self.position]
+
+    def blocks(self, tables):
+        """Return the slice of places, and the table (n_places, width) of each block."""
+        places = [slice(*ends) for ends in pairwise(self.bounds[:, 1])]
+        n = self.width
+        return [(x, tables[n * x.start : n * x.stop].reshape(n, -1)) for x in places]
 
     # --- flat arrays to blocks and back -------------------------------------------------------
 
     def to_blocks(self, vector, elsewhere=0):
         """Arrange a flat vector in blocks; `elsewhere` is for places without a state."""
-        blocks = aligned((self.n_blocks, self.width), self.dtype)
+        blocks = aligned((self.width,), self.dtype)
         blocks[...] = elsewhere
-        blocks.reshape(-1)[self.place] = vector
+        blocks[self.place] = vector
         return blocks
 
     def field_to_blocks(self, field):
@@ -88,32 +101,31 @@ class PottsLayout(PositionStates):
 
     def vector_from_blocks(self, blocks):
         """Return the flat vector of blocks, in double precision."""
-        return blocks.reshape(-1)[self.place].astype(float)
+        return blocks[self.place].astype(float)
 
     def couplings_to_blocks(self, couplings):
-        """Convert J (n_states, n_states) to tables (n_blocks, n_blocks * width, width).
+        """Convert J (n_states, n_states) to the concatenated tables of blocks.
 
-        Entry [p, source, a] is the coupling of a source to state a of block p.
+        An entry of the table of a block is the coupling of a source, its row, to a state.
         """
-        tables = aligned((self.n_blocks, self.n_blocks * self.width, self.width), self.dtype)
-        tables[...] = 0
-        tables[self.entries] = couplings
+        matrix, tables = np.zeros((self.width,) * 2), aligned((self.width**2,), self.dtype)
+        matrix[np.ix_(self.place, self.place)] = couplings.T
+        for places, table in self.blocks(tables):
+            table[...] = matrix[:, places]
         return tables
 
     def rows(self, labels, weights, parents, forests):
         """Return the `PottsRows` of labels, negative if absent; parents must precede rows."""
-        n_rows = len(labels)
-        codes = np.full((n_rows, self.n_blocks * self.n_positions), ABSENT, np.uint8)
-        codes[:, : self.n_groups] = np.where(labels < 0, np.uint8(ABSENT), labels)
-        spans, changes = self._changes(labels, parents)
+        codes = np.full((len(labels), self.bounds[-1, 0]), ABSENT, np.uint8)
+        codes[:, self.column] = np.where(labels < 0, np.uint8(ABSENT), labels)
+        weights, forests = np.asarray(weights, self.dtype), np.asarray(forests)
         return PottsRows(
-            codes, np.asarray(weights, self.dtype), parents, spans, changes, np.asarray(forests)
+            codes, self.bounds, weights, parents, *self._changes(labels, parents), forests
         )
 
     def _changes(self, labels, parents):
         """Return differences of rows from their parents: `spans` and `changes` of `PottsRows`."""
-        block, within = np.divmod(np.arange(self.n_groups), self.n_positions)
-        offset = (block * self.width + within).astype(np.int32)
+        offset, stride = self.offset.astype(np.int32), self.stride.astype(np.int32)
         spans, parts, total = np.zeros((len(labels) + 1, 2), np.int64), [], 0
         for start in range(0, len(labels), 4096):
             new = labels[start : start + 4096].astype(np.int32)
@@ -123,7 +135,7 @@ class PottsLayout(PositionStates):
             # For each row, the states of the parent are followed by the states of the row.
             both = np.stack([old, new], 1)
             differing = differs[:, None] & (both >= 0)
-            parts.append((both * self.n_positions + offset)[differing])
+            parts.append((both * stride + offset)[differing])
             ends = total + np.cumsum(differing.sum(2).reshape(-1)).reshape(-1, 2)
             spans[start : start + len(new), 1] = ends[:, 0]
             spans[start + 1 : start + len(new) + 1, 0] = ends[:, 1]
@@ -212,14 +224,13 @@ class Evaluator:
     """
 
     def __init__(self, layout, rows, n_threads=None):
-        self.rows = rows
-        self.n_blocks = rows.labels.shape[1] // layout.n_positions
-        work = 2 * self.n_blocks * layout.width * (len(rows.changes) + 20 * len(rows.labels))
-        self.n_workers = workers_for(self.n_blocks, work, n_threads)
+        self.rows, n_rows, n_blocks = rows, len(rows.labels), len(rows.bounds) - 1
+        work = 2 * rows.bounds[-1, 1] * (len(rows.changes) + 20 * n_rows)
+        self.n_workers, width = workers_for(n_blocks, work, n_threads), np.diff(rows.bounds[:, 1])
         self.memory = potts_kernels.workspaces(
-            self.n_workers, int(np.diff(rows.forests).max()), layout.width, layout.dtype
+            self.n_workers, int(np.diff(rows.forests).max()), int(width.max()), layout.dtype
         )
-        self.values = np.empty((len(rows.labels), self.n_blocks))
+        self.values = np.empty((n_rows, n_blocks))
 
     def value_and_gradient(self, tables, field, gradient, field_gradient):
         """Return the sum of the values of all rows; the gradients are overwritten."""
@@ -240,27 +251,27 @@ class SymmetricObjective:
         self.ridge, self.field_ridge = data.total * l2, data.total * l2_field
         layout = self.layout
         self.evaluator = Evaluator(layout, data.rows(layout), data.n_threads)
-        n_blocks, width = layout.n_blocks, layout.width
-        self.tables = aligned((2, n_blocks, n_blocks * width, width), dtype)
-        f = data.frequencies()
-        self.f = layout.to_blocks(f)
+        self.tables = aligned((2, layout.width**2), dtype)
+        self.J, self.G = (layout.blocks(tables) for tables in self.tables)
+        self.f = layout.to_blocks(data.frequencies())
         self.field_scale, self.centring = field_scales(data, self.field_ridge)
         self.scale = self._scale(edges)
         self.size = self.scale.size + layout.n_states
-        self.n_workers = workers_for(n_blocks, 4 * self.scale.size, data.n_threads)
+        self.n_workers = workers_for(len(self.J), 4 * self.scale.size, data.n_threads)
 
     def _scale(self, edges):
         layout, f = self.layout, self.f.astype(float)
-        n, width, n_positions = layout.n_blocks, layout.width, layout.n_positions
-        n_padding = n * n_positions - layout.n_groups
-        allowed = np.triu(np.pad(coupled_units(edges, layout.n_groups), (0, n_padding)))
-        position = np.arange(n)[:, None] * n_positions + np.arange(width) % n_positions
-        scale = aligned((n * (n + 1) // 2, width, width), layout.dtype)
-        for p in range(n):
-            f_p, f_r = f[p], f[: p + 1, :, None]
-            coupled = allowed[position[: p + 1, :, None], position[p]] & (f_r > 0) & (f_p > 0)
+        self.n_couplings = np.cumsum([0, *(x.stop * (x.stop - x.start) for x, _ in self.J)])
+        columns = np.full(layout.width, -1)
+        columns[layout.place] = layout.column[layout.position]
+        order = np.argsort(layout.column)
+        allowed = np.triu(coupled_units(edges, layout.n_groups)[np.ix_(order, order)])
+        scale = aligned((self.n_couplings[-1],), layout.dtype)
+        for (places, _), tile in zip(self.J, self.tiles(scale), strict=True):
+            before, f_p, f_r = slice(places.stop), f[places], f[: places.stop, None]
+            coupled = allowed[columns[before, None], columns[places]] & (f_r > 0) & (f_p > 0)
             curvature = self.data.total * f_p * f_r * (2 - f_p - f_r) + self.ridge
-            scale[self.of_block(p)] = 1 / np.sqrt(np.where(coupled, curvature, np.inf))
+            tile[...] = 1 / np.sqrt(np.where(coupled, curvature, np.inf))
         return scale
 
     # --- coordinates ----------------------------------------------------------------------------
@@ -273,38 +284,36 @@ class SymmetricObjective:
         return z
 
     def tiles(self, z):
-        """Return the tiles of a vector of coordinates."""
-        return z[: self.scale.size].reshape(self.scale.shape)
-
-    def of_block(self, p):
-        """Return the slice of the tiles of a block with itself and the blocks before."""
-        return slice(p * (p + 1) // 2, (p + 1) * (p + 2) // 2)
+        """Return the couplings of each block to itself and the blocks before it."""
+        parts = zip(self.J, pairwise(self.n_couplings), strict=True)
+        return [z[start:end].reshape(x.stop, -1) for (x, _), (start, end) in parts]
 
     def scatter(self, z):
-        """Set the tables of couplings, `tables[0]`, and return the flat field at coordinates."""
-        J, tiles = self.tables[0], self.tiles(z)
-        by_pair = J.reshape(len(J), len(J), *tiles.shape[1:])
+        """Set the tables of couplings, `J`, and return the flat field at coordinates."""
+        layout, tiles, scale = self.layout, self.tiles(z), self.tiles(self.scale)
 
         def fill(p):
-            of_block, diagonal = self.of_block(p), by_pair[p, p]
-            np.multiply(self.scale[of_block], tiles[of_block], out=by_pair[p, : p + 1])
-            by_pair[:p, p] = by_pair[p, :p].swapaxes(1, 2)
-            diagonal += diagonal.T  # diagonal tiles hold one triangle
+            places, table = self.J[p]
+            np.multiply(scale[p], tiles[p], out=table[: places.stop])
+            for before, transposed in self.J[:p]:
+                transposed[places] = table[before].T
+            table[places] += table[places].T.copy()  # diagonal tiles hold one triangle
 
-        for_each(fill, range(len(J))[::-1], self.n_workers)
+        for_each(fill, range(len(tiles))[::-1], self.n_workers)
         field = z[self.scale.size :] * self.field_scale
-        field -= self.centring * self.layout.vector_from_blocks(self.f.reshape(-1) @ J)
-        return self.layout.zero_sum(field)
+        centre = np.concatenate([self.f @ table for _, table in self.J])
+        return layout.zero_sum(field - self.centring * layout.vector_from_blocks(centre))
 
     def __call__(self, z, gradient):
         """Return the value at coordinates; its gradient is overwritten."""
         layout = self.layout
         field = self.scatter(z)
         J, G = self.tables
-        by_field = aligned((layout.n_blocks, layout.width), layout.dtype)
+        by_field = aligned((layout.width,), layout.dtype)
         value = self.evaluator.value_and_gradient(J, layout.field_to_blocks(field), G, by_field)
         by_field = layout.vector_from_blocks(by_field) - self.field_ridge * field
-        value -= self.field_ridge / 2 * (field @ field) + self.ridge / 4 * squares(J)
+        value -= self.ridge / 4 * squares(table for _, table in self.J)
+        value -= self.field_ridge / 2 * (field @ field)
         self._collect(by_field, gradient)
         return -value
 
@@ -316,25 +325,26 @@ class SymmetricObjective:
         """
         by_field = self.layout.zero_sum(by_field)
         f, g = self.f, self.layout.to_blocks(self.centring * by_field)
-        left, right = np.stack([f, g], 2), np.stack([g, f], 1)
-        tiles = self.tiles(gradient)
-        J, G = self.tables.reshape(2, len(f), len(f), *tiles.shape[1:])
+        left, right = np.stack([f, g], 1), np.stack([g, f])
+        tiles, scale = self.tiles(gradient), self.tiles(self.scale)
 
         def fill(p):
-            r, of_block = slice(p + 1), self.of_block(p)
-            total = np.matmul(left[r], right[p], out=tiles[of_block])
-            total += self.ridge * J[p, r]
-            total -= G[p, r]
-            total -= G[r, p].swapaxes(1, 2)
-            total *= self.scale[of_block]
+            (places, J), (_, G) = self.J[p], self.G[p]
+            total = np.matmul(left[: places.stop], right[:, places], out=tiles[p])
+            total += self.ridge * J[: places.stop]
+            total -= G[: places.stop]
+            for before, transposed in self.G[: p + 1]:
+                total[before] -= transposed[places].T
+            total *= scale[p]
 
-        for_each(fill, range(len(f))[::-1], self.n_workers)
+        for_each(fill, range(len(tiles))[::-1], self.n_workers)
         gradient[self.scale.size :] = -by_field * self.field_scale
 
     def parameters(self, z):
         """Return couplings (n_states, n_states) and flat field, in double precision."""
         field = self.scatter(z)
-        return self.tables[0][self.layout.entries].astype(float), field
+        place, couplings = self.layout.place, np.hstack([table for _, table in self.J])
+        return couplings[np.ix_(place, place)].T.astype(float), field
 
 
 def field_scales(data, field_ridge):
@@ -356,27 +366,31 @@ class AsymmetricObjective:
     """Minus the penalised log-pseudo-likelihood of the positions of a block."""
 
     def __init__(self, data, layout, rows, block, l2, l2_field):
-        self.layout, self.block = layout, block
+        self.layout = layout
         self.ridge, self.field_ridge = data.total * l2 / 2, data.total * l2_field
-        width, n = layout.width, layout.n_positions
-        rows = rows._replace(labels=np.ascontiguousarray(rows.labels[:, block * n : (block + 1) * n]))
+        (column, start), (last, end) = rows.bounds[block : block + 2]
+        rows = rows._replace(
+            labels=np.ascontiguousarray(rows.labels[:, column:last]),
+            bounds=np.array([[0, 0], [last - column, end - start]]),
+        )
         self.evaluator = Evaluator(layout, rows, n_threads=1)
-        frequencies = data.frequencies()
-        self.states = np.flatnonzero(layout.place // width == block)
-        self.within = layout.place[self.states] - block * width
-        f = layout.to_blocks(frequencies).reshape(-1)
-        self.f, of_block = f, f[block * width : (block + 1) * width]
-        curvature = data.total * f[:, None] * (of_block * (1 - of_block)) + self.ridge
+        self.states = np.flatnonzero((layout.place >= start) & (layout.place < end))
+        self.within = layout.place[self.states] - start
+        members = np.unique(layout.position[self.states])
+        self.zero_sum = PositionStates(layout.sizes[members]).zero_sum
+        self.f = f = layout.to_blocks(data.frequencies())
+        curvature = data.total * f[:, None] * (f * (1 - f))[start:end] + self.ridge
         position = np.full(len(f), -1)
         position[layout.place] = layout.position
-        inside = position[block * width : (block + 1) * width]
+        inside = position[start:end]
         free = (position[:, None] != inside) & (position[:, None] >= 0) & (inside >= 0)
         self.scale = (1 / np.sqrt(np.where(free, curvature, np.inf))).astype(layout.dtype)
         scales = field_scales(data, self.field_ridge)
         self.field_scale, self.centring = (scale[self.states] for scale in scales)
         self.size = self.scale.size + len(self.states)
-        self.gradient = aligned((1, *self.scale.shape), layout.dtype)
-        self.field_gradient = aligned((1, width), layout.dtype)
+        self.gradient = aligned((self.scale.size,), layout.dtype)
+        self.field, self.field_gradient = aligned((2, end - start), layout.dtype)
+        self.field[:] = LOW_FIELD
 
     def start(self, field):
         """Return the coordinates of zero couplings and a flat field of all positions."""
@@ -389,31 +403,20 @@ class AsymmetricObjective:
         """Return the table of couplings to the block, (n_sources, width), and its field."""
         table = z[: self.scale.size].reshape(self.scale.shape) * self.scale
         field = z[self.scale.size :] * self.field_scale
-        return table, self._zero_sum(field - self.centring * (self.f @ table)[self.within])
-
-    def _zero_sum(self, vector):
-        positions = self.layout.position[self.states] - self.block * self.layout.n_positions
-        return vector - (np.bincount(positions, vector) / np.bincount(positions))[positions]
-
-    def _in_block(self, field):
-        h = aligned((1, self.layout.width), self.layout.dtype)
-        h[...] = LOW_FIELD
-        h[0, self.within] = field
-        return h
+        return table, self.zero_sum(field - self.centring * (self.f @ table)[self.within])
 
     def __call__(self, z, gradient):
         """Return the value at coordinates; its gradient is overwritten."""
         table, field = self.parameters(z)
-        h = self._in_block(field)
+        self.field[self.within] = field
         value = self.evaluator.value_and_gradient(
-            table[None], h, self.gradient, self.field_gradient
+            table.reshape(-1), self.field, self.gradient, self.field_gradient
         )
         value -= self.ridge / 2 * squares([table]) + self.field_ridge / 2 * (field @ field)
-        by_field = self.field_gradient[0, self.within] - self.field_ridge * field
-        by_field = self._zero_sum(by_field)
-        padded = np.zeros(self.layout.width, self.layout.dtype)
+        by_field = self.zero_sum(self.field_gradient[self.within] - self.field_ridge * field)
+        padded = np.zeros_like(self.field)
         padded[self.within] = self.centring * by_field
-        total = self.gradient[0] - np.outer(self.f, padded) - self.ridge * table
+        total = self.gradient.reshape(table.shape) - np.outer(self.f, padded) - self.ridge * table
         gradient[: self.scale.size] = -(total * self.scale).reshape(-1)
         gradient[self.scale.size :] = -by_field * self.field_scale
         return -value
