@@ -14,10 +14,10 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 54_306,
+    "lines": 54_302,
     "lines of code": 33_797,
     "numeric constants": 278,
-    "lines of tests": 41_812,
+    "lines of tests": 41_811,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,

@@ -102,31 +102,28 @@ def _emit_step(function, is_sum):
     @emitted(function)
     def define(typing_context, row, n, lanes, number):
         def generate(context, builder, signature, arguments):
-            vectors = Vectors(context, builder, row.dtype, LANES)
+            vectors, first = Vectors(context, builder, row.dtype, LANES), integer(0)
             of_row, of_lanes = (
                 field(context, builder, signature.args[k], arguments[k], "data") for k in (0, 2)
             )
             (length,) = field(context, builder, row, arguments[0], "shape")
-            n_vectors, first = builder.sdiv(length, integer(LANES)), integer(0)
+            n_vectors = builder.sdiv(length, integer(LANES))
+            number = vectors.in_all_lanes(arguments[3])
 
             def combined(x, y):
-                if is_sum:
-                    return builder.fadd(x, y)
-                return builder.select(builder.fcmp_ordered(">", x, y), x, y)
+                larger = builder.fcmp_ordered(">", x, y)
+                return builder.fadd(x, y) if is_sum else builder.select(larger, x, y)
 
             def combine(k, total):
-                value = vectors.load(of_row, builder.mul(k, integer(LANES)))
-                return [combined(*total, value)]
+                return [combined(*total, vectors.load(of_row, builder.mul(k, integer(LANES))))]
 
             def apply(k, _):
                 column = builder.mul(k, integer(LANES))
-                value = vectors.load(of_row, column)
-                value = (builder.fmul if is_sum else builder.fsub)(value, total)
-                vectors.store(value, of_row, column)
+                change = builder.fmul if is_sum else builder.fsub
+                vectors.store(change(vectors.load(of_row, column), total), of_row, column)
 
-            number, zeros = vectors.in_all_lanes(arguments[3]), ir.Constant(vectors.type, None)
-            start = [zeros if is_sum else number]
-            (total,) = loop(builder, first, n_vectors, combine, start)
+            start = ir.Constant(vectors.type, None) if is_sum else number
+            (total,) = loop(builder, first, n_vectors, combine, [start])
             for shift in (LANES // 2, LANES // 4, LANES // 8):
                 order = [(lane + shift) % LANES for lane in range(LANES)]
                 order = ir.Constant(ir.VectorType(ir.IntType(32), LANES), order)
@@ -134,8 +131,7 @@ def _emit_step(function, is_sum):
                 repeats = builder.icmp_signed(">=", integer(shift), arguments[1])
                 total = builder.select(repeats, both, total)
             vectors.store(total, of_lanes, first)
-            if is_sum:
-                total = builder.fdiv(number, total)
+            total = builder.fdiv(number, total) if is_sum else total
             loop(builder, first, n_vectors, apply)
             return context.get_dummy_value()
 

@@ -29,7 +29,6 @@ import numpy as np
 import scipy
 from scipy import sparse
 
-from fastmf._common.linalg import LinAlgError, cholesky
 from fastmf._common.rows import BLOCK_ENTRIES
 from fastmf._common.warning import listed
 from fastmf._threads.workers import computed_once
@@ -200,24 +199,20 @@ class _Features:
         tables = items.scores + items.fields if items.free[0] else items.scores
         tables = {id(table): table for table in tables}.values()
         bound = (ratio / min(map(_smallest_singular_value, tables))) ** 2
-        grams = (rows.T @ rows for rows in self._of_each_item())
-        return all(_exceed(gram, bound) for gram in ([self.gram] if self.complete else grams))
-
-    def _of_each_item(self):
-        """Yield the features in the log-odds of each item, for the rows with a term."""
-        present = self.items.targets >= 0
-        for i, coupled in enumerate(self.items.coupled):
-            yield self.values[np.ix_(present[:, i], np.append(coupled, True)[self.item])]
+        if self.complete:
+            return _exceed(self.gram, bound)
+        for targets, coupled in zip(items.targets.T, items.coupled, strict=True):
+            # The features in the log-odds of the item, for the rows with a term.
+            rows = self.values[np.ix_(targets >= 0, np.append(coupled, True)[self.item])]
+            if not _exceed(rows.T @ rows, bound):
+                return False
+        return True
 
 
 def _exceed(gram, bound):
     """Whether the eigenvalues of a Gram matrix exceed a bound by more than rounding errors."""
-    bound += np.linalg.norm(gram) / MAX_CONDITION
-    try:
-        cholesky((gram - bound * np.eye(len(gram))).T, overwrite=True)
-    except LinAlgError:
-        return False
-    return True
+    shift = bound + np.linalg.norm(gram) / MAX_CONDITION
+    return not scipy.linalg.lapack.dpotrf((gram - shift * np.eye(len(gram))).T, overwrite_a=1)[1]
 
 
 def _smallest_singular_value(table):

@@ -47,10 +47,6 @@ class PottsLayout(PositionStates):
 
     Attributes
     ----------
-    first : int array of shape (n_groups,)
-        First flat state of each position.
-    position : int array of shape (n_states,)
-        Position of each flat state.
     bounds : int array of shape (n_blocks + 1, 2)
         First column and first place of each block, and the numbers of columns and of places.
     column, offset, stride : int array of shape (n_groups,)
@@ -88,26 +84,15 @@ class PottsLayout(PositionStates):
 
     # --- flat arrays to blocks and back -------------------------------------------------------
 
-    def to_blocks(self, vector, elsewhere=0):
-        """Arrange a flat vector in blocks; `elsewhere` is for places without a state."""
+    def to_blocks(self, vector, elsewhere=0, states=slice(None)):
+        """Arrange a vector of flat states in blocks; `elsewhere` is for all other places."""
         blocks = aligned((self.width,), self.dtype)
         blocks[...] = elsewhere
-        blocks[self.place] = vector
+        blocks[self.place[states]] = vector
         return blocks
 
-    def field_to_blocks(self, field):
-        """Arrange a flat field in blocks; places without a state have a very low field."""
-        return self.to_blocks(field, LOW_FIELD)
-
-    def vector_from_blocks(self, blocks):
-        """Return the flat vector of blocks, in double precision."""
-        return blocks[self.place].astype(float)
-
     def couplings_to_blocks(self, couplings):
-        """Convert J (n_states, n_states) to the concatenated tables of blocks.
-
-        An entry of the table of a block is the coupling of a source, its row, to a state.
-        """
+        """Convert J (n_states, n_states) to the concatenated tables of blocks, sources as rows."""
         matrix, tables = np.zeros((self.width,) * 2), aligned((self.width**2,), self.dtype)
         matrix[np.ix_(self.place, self.place)] = couplings.T
         for places, table in self.blocks(tables):
@@ -118,13 +103,6 @@ class PottsLayout(PositionStates):
         """Return the `PottsRows` of labels, negative if absent; parents must precede rows."""
         codes = np.full((len(labels), self.bounds[-1, 0]), ABSENT, np.uint8)
         codes[:, self.column] = np.where(labels < 0, np.uint8(ABSENT), labels)
-        weights, forests = np.asarray(weights, self.dtype), np.asarray(forests)
-        return PottsRows(
-            codes, self.bounds, weights, parents, *self._changes(labels, parents), forests
-        )
-
-    def _changes(self, labels, parents):
-        """Return differences of rows from their parents: `spans` and `changes` of `PottsRows`."""
         offset, stride = self.offset.astype(np.int32), self.stride.astype(np.int32)
         spans, parts, total = np.zeros((len(labels) + 1, 2), np.int64), [], 0
         for start in range(0, len(labels), 4096):
@@ -141,7 +119,8 @@ class PottsLayout(PositionStates):
             spans[start + 1 : start + len(new) + 1, 0] = ends[:, 1]
             total = int(ends[-1, 1])
         spans[-1, 1] = total
-        return spans, np.concatenate(parts).astype(np.int32)
+        weights, changes = np.asarray(weights, self.dtype), np.concatenate(parts)
+        return PottsRows(codes, self.bounds, weights, parents, spans, changes, np.asarray(forests))
 
 
 # Number of rows of a forest, which has separate trees: the time to build a tree is quadratic in
@@ -158,11 +137,8 @@ def spanning_order(labels, n_threads=None):
     n_tasks = -(-n_rows // FOREST_ROWS)
     n_workers = workers_for(n_tasks, n_rows * min(n_rows, FOREST_ROWS), n_threads)
     queue, remaining = np.zeros(1, np.int64), np.empty((2, n_rows), np.int64)
-    in_parallel(
-        hamming.spanning_trees,
-        (codes, sizes, FOREST_ROWS, queue, order, parents, remaining),
-        n_workers,
-    )
+    arguments = codes, sizes, FOREST_ROWS, queue, order, parents, remaining
+    in_parallel(hamming.spanning_trees, arguments, n_workers)
     place = np.empty(n_rows, np.int64)
     place[order] = np.arange(n_rows)
     above = parents[order]
@@ -188,12 +164,9 @@ class PottsData:
         self.total = float(weights.sum())
         flat = PottsLayout(sizes)
         self.sizes, self.n_states = flat.sizes, flat.n_states
-        self.counts = np.zeros(flat.n_states)
-        for j, first in enumerate(flat.first):
-            present = self.labels[:, j] >= 0
-            self.counts[first : first + sizes[j]] = np.bincount(
-                self.labels[present, j], self.weights[present], sizes[j]
-            )
+        row, position = np.nonzero(self.labels >= 0)
+        states = flat.first[position] + self.labels[row, position]
+        self.counts = np.bincount(states, self.weights[row], flat.n_states)
 
     def of_mean_weight_one(self):
         """Return the data with weights that sum to the number of distinct rows.
@@ -218,10 +191,7 @@ class PottsData:
 
 
 class Evaluator:
-    """Evaluates value and gradient of rows by kernels, for tables of couplings in a layout.
-
-    The rows may be restricted to some blocks of the layout.
-    """
+    """Evaluates value and gradient of rows, which may be restricted to some blocks of a layout."""
 
     def __init__(self, layout, rows, n_threads=None):
         self.rows, n_rows, n_blocks = rows, len(rows.labels), len(rows.bounds) - 1
@@ -249,7 +219,8 @@ class SymmetricObjective:
     def __init__(self, data, l2, l2_field, dtype, edges=None):
         self.data, self.layout = data, PottsLayout(data.sizes, dtype)
         self.ridge, self.field_ridge = data.total * l2, data.total * l2_field
-        layout = self.layout
+        self.penalty, self.within, layout = self.ridge / 4, self.layout.place, self.layout
+        self.states, self.places, self.zero_sum = slice(None), slice(None), layout.zero_sum
         self.evaluator = Evaluator(layout, data.rows(layout), data.n_threads)
         self.tables = aligned((2, layout.width**2), dtype)
         self.J, self.G = (layout.blocks(tables) for tables in self.tables)
@@ -262,24 +233,24 @@ class SymmetricObjective:
     def _scale(self, edges):
         layout, f = self.layout, self.f.astype(float)
         self.n_couplings = np.cumsum([0, *(x.stop * (x.stop - x.start) for x, _ in self.J)])
-        columns = np.full(layout.width, -1)
-        columns[layout.place] = layout.column[layout.position]
-        order = np.argsort(layout.column)
-        allowed = np.triu(coupled_units(edges, layout.n_groups)[np.ix_(order, order)])
+        allowed = np.zeros((layout.width,) * 2, bool)
+        coupled = coupled_units(edges, layout.n_groups)[layout.position][:, layout.position]
+        allowed[np.ix_(layout.place, layout.place)] = coupled
         scale = aligned((self.n_couplings[-1],), layout.dtype)
         for (places, _), tile in zip(self.J, self.tiles(scale), strict=True):
-            before, f_p, f_r = slice(places.stop), f[places], f[: places.stop, None]
-            coupled = allowed[columns[before, None], columns[places]] & (f_r > 0) & (f_p > 0)
+            f_p, f_r = f[places], f[: places.stop, None]
             curvature = self.data.total * f_p * f_r * (2 - f_p - f_r) + self.ridge
+            coupled = np.triu(allowed[: places.stop, places], 1 - places.start)
             tile[...] = 1 / np.sqrt(np.where(coupled, curvature, np.inf))
         return scale
 
     # --- coordinates ----------------------------------------------------------------------------
 
-    def start(self, field):
-        """Return the coordinates of zero couplings and a flat field."""
+    def start(self):
+        """Return the coordinates of uncoupled positions, with pseudocounts of one row."""
         z = aligned((self.size,), self.layout.dtype)
         z[:] = 0
+        field = self.zero_sum(np.log(self.data.counts[self.states] + 1))
         z[self.scale.size :] = self.centring * field / self.field_scale
         return z
 
@@ -290,7 +261,12 @@ class SymmetricObjective:
 
     def scatter(self, z):
         """Set the tables of couplings, `J`, and return the flat field at coordinates."""
-        layout, tiles, scale = self.layout, self.tiles(z), self.tiles(self.scale)
+        self._set_couplings(self.tiles(z))
+        centre = np.concatenate([self.f @ table for _, table in self.J])[self.within]
+        return self.zero_sum(z[self.scale.size :] * self.field_scale - self.centring * centre)
+
+    def _set_couplings(self, tiles):
+        scale = self.tiles(self.scale)
 
         def fill(p):
             places, table = self.J[p]
@@ -300,33 +276,28 @@ class SymmetricObjective:
             table[places] += table[places].T.copy()  # diagonal tiles hold one triangle
 
         for_each(fill, range(len(tiles))[::-1], self.n_workers)
-        field = z[self.scale.size :] * self.field_scale
-        centre = np.concatenate([self.f @ table for _, table in self.J])
-        return layout.zero_sum(field - self.centring * layout.vector_from_blocks(centre))
 
     def __call__(self, z, gradient):
         """Return the value at coordinates; its gradient is overwritten."""
-        layout = self.layout
-        field = self.scatter(z)
-        J, G = self.tables
-        by_field = aligned((layout.width,), layout.dtype)
-        value = self.evaluator.value_and_gradient(J, layout.field_to_blocks(field), G, by_field)
-        by_field = layout.vector_from_blocks(by_field) - self.field_ridge * field
-        value -= self.ridge / 4 * squares(table for _, table in self.J)
+        field, (J, G), n = self.scatter(z), self.tables, self.scale.size
+        h = self.layout.to_blocks(field, LOW_FIELD, self.states)[self.places]
+        value = self.evaluator.value_and_gradient(J, h, G, by_field := np.empty_like(h))
+        value -= self.penalty * squares(table for _, table in self.J)
         value -= self.field_ridge / 2 * (field @ field)
-        self._collect(by_field, gradient)
+        by_field = self.zero_sum(by_field[self.within] - self.field_ridge * field)
+        centred = self.layout.to_blocks(self.centring * by_field, 0, self.states)[self.places]
+        self._collect(centred, self.tiles(gradient))
+        gradient[n:] = -by_field * self.field_scale
         return -value
 
-    def _collect(self, by_field, gradient):
-        """Set minus the gradient by coordinates, given `tables` and the gradient by the field.
+    def _collect(self, g, tiles):
+        """Set minus the gradient by tiles, given `tables` and the centred gradient by the field.
 
         In a tile of blocks p, r: -scale * (G_pr + G_rp' - f_r g_p' - g_r f_p' - l2 J_pr), with the
-        frequencies f, by which couplings are centred, and the centred gradient g by the field.
+        frequencies f, by which couplings are centred.
         """
-        by_field = self.layout.zero_sum(by_field)
-        f, g = self.f, self.layout.to_blocks(self.centring * by_field)
-        left, right = np.stack([f, g], 1), np.stack([g, f])
-        tiles, scale = self.tiles(gradient), self.tiles(self.scale)
+        left, right = np.stack([self.f, g], 1), np.stack([g, self.f])
+        scale = self.tiles(self.scale)
 
         def fill(p):
             (places, J), (_, G) = self.J[p], self.G[p]
@@ -338,7 +309,6 @@ class SymmetricObjective:
             total *= scale[p]
 
         for_each(fill, range(len(tiles))[::-1], self.n_workers)
-        gradient[self.scale.size :] = -by_field * self.field_scale
 
     def parameters(self, z):
         """Return couplings (n_states, n_states) and flat field, in double precision."""
@@ -362,61 +332,43 @@ def squares(tables):
 # --- the asymmetric objective, for one block of positions -----------------------------------------
 
 
-class AsymmetricObjective:
+class AsymmetricObjective(SymmetricObjective):
     """Minus the penalised log-pseudo-likelihood of the positions of a block."""
 
     def __init__(self, data, layout, rows, block, l2, l2_field):
-        self.layout = layout
+        self.data, self.layout = data, layout
         self.ridge, self.field_ridge = data.total * l2 / 2, data.total * l2_field
-        (column, start), (last, end) = rows.bounds[block : block + 2]
-        rows = rows._replace(
-            labels=np.ascontiguousarray(rows.labels[:, column:last]),
-            bounds=np.array([[0, 0], [last - column, end - start]]),
-        )
+        self.penalty, (start, end) = self.ridge / 2, rows.bounds[block : block + 2, 1]
+        rows = rows._replace(bounds=rows.bounds[block : block + 2] - [0, start])
         self.evaluator = Evaluator(layout, rows, n_threads=1)
         self.states = np.flatnonzero((layout.place >= start) & (layout.place < end))
-        self.within = layout.place[self.states] - start
+        self.places, self.within = slice(start, end), layout.place[self.states] - start
         members = np.unique(layout.position[self.states])
         self.zero_sum = PositionStates(layout.sizes[members]).zero_sum
         self.f = f = layout.to_blocks(data.frequencies())
-        curvature = data.total * f[:, None] * (f * (1 - f))[start:end] + self.ridge
-        position = np.full(len(f), -1)
-        position[layout.place] = layout.position
-        inside = position[start:end]
+        curvature = data.total * f[:, None] * (f * (1 - f))[self.places] + self.ridge
+        position = layout.to_blocks(layout.position, -1)
+        inside = position[self.places]
         free = (position[:, None] != inside) & (position[:, None] >= 0) & (inside >= 0)
         self.scale = (1 / np.sqrt(np.where(free, curvature, np.inf))).astype(layout.dtype)
         scales = field_scales(data, self.field_ridge)
         self.field_scale, self.centring = (scale[self.states] for scale in scales)
         self.size = self.scale.size + len(self.states)
-        self.gradient = aligned((self.scale.size,), layout.dtype)
-        self.field, self.field_gradient = aligned((2, end - start), layout.dtype)
-        self.field[:] = LOW_FIELD
+        self.tables = aligned((2, self.scale.size), layout.dtype)
+        self.J, self.G = ([(self.places, x.reshape(len(f), -1))] for x in self.tables)
 
-    def start(self, field):
-        """Return the coordinates of zero couplings and a flat field of all positions."""
-        z = aligned((self.size,), self.layout.dtype)
-        z[:] = 0
-        z[self.scale.size :] = self.centring * field[self.states] / self.field_scale
-        return z
+    def tiles(self, z):
+        """Return the table of couplings to the block, (n_places, width)."""
+        return z[: self.scale.size].reshape(self.scale.shape)
 
     def parameters(self, z):
-        """Return the table of couplings to the block, (n_sources, width), and its field."""
-        table = z[: self.scale.size].reshape(self.scale.shape) * self.scale
-        field = z[self.scale.size :] * self.field_scale
-        return table, self.zero_sum(field - self.centring * (self.f @ table)[self.within])
+        """Return the table of couplings to the block, and its field."""
+        field = self.scatter(z)
+        return self.J[0][1], field
 
-    def __call__(self, z, gradient):
-        """Return the value at coordinates; its gradient is overwritten."""
-        table, field = self.parameters(z)
-        self.field[self.within] = field
-        value = self.evaluator.value_and_gradient(
-            table.reshape(-1), self.field, self.gradient, self.field_gradient
-        )
-        value -= self.ridge / 2 * squares([table]) + self.field_ridge / 2 * (field @ field)
-        by_field = self.zero_sum(self.field_gradient[self.within] - self.field_ridge * field)
-        padded = np.zeros_like(self.field)
-        padded[self.within] = self.centring * by_field
-        total = self.gradient.reshape(table.shape) - np.outer(self.f, padded) - self.ridge * table
-        gradient[: self.scale.size] = -(total * self.scale).reshape(-1)
-        gradient[self.scale.size :] = -by_field * self.field_scale
-        return -value
+    def _set_couplings(self, table):
+        np.multiply(table, self.scale, out=self.J[0][1])
+
+    def _collect(self, g, table):
+        table[...] = np.outer(self.f, g) + self.ridge * self.J[0][1] - self.G[0][1]
+        table *= self.scale

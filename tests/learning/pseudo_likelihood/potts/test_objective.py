@@ -1,4 +1,4 @@
-"""Objectives of Potts machines, their gradients, and couplings in the memory of few rows."""
+"""Objectives of Potts machines, their gradients, and the iterations of fits."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def objective_at(sizes, dtype=np.float64, missing=0.15, **options):
     rows = random_rows(sizes, missing=missing)
     data = PottsData(*rows, np.asarray(sizes))
     objective = SymmetricObjective(data, L2, L2_FIELD, dtype, **options)
-    z = objective.start(np.zeros(sum(sizes)))
+    z = objective.start()
     z += np.random.default_rng(3).normal(size=len(z)).astype(dtype)
     return objective, rows, z
 
@@ -60,7 +60,7 @@ def test_asymmetric_value_and_gradient(block):
     block %= len(layout.bounds) - 1
     objective = AsymmetricObjective(data, layout, data.rows(layout), block, L2, L2_FIELD)
     rng = np.random.default_rng(0)
-    z = objective.start(np.zeros(BLOCKS.sum()))
+    z = objective.start()
     z += rng.normal(size=len(z))
     table, field = objective.parameters(z)
     J, h, mine = np.zeros((BLOCKS.sum(),) * 2), np.zeros(BLOCKS.sum()), objective.states
