@@ -13,8 +13,8 @@ from fastmf.learning.pseudo_likelihood.potts.objective import (
 )
 
 L2, L2_FIELD = 0.1, 0.03
-# Fewer positions than a block has, and several blocks.
-SIZES = [[3, 4, 2, 5], [4] * 9 + [7] * 12, [2] * 40]
+# Blocks of one position and of several, with and without padding.
+SIZES = [[3, 4, 2, 70], [4] * 9 + [7] * 12, [2] * 40]
 BLOCKS = np.array([4] * 5 + [7] * 12)
 
 
