@@ -314,7 +314,7 @@ class SymmetricObjective:
         """Return couplings (n_states, n_states) and flat field, in double precision."""
         field = self.scatter(z)
         place, couplings = self.layout.place, np.hstack([table for _, table in self.J])
-        return couplings[np.ix_(place, place)].T.astype(float), field
+        return couplings[np.ix_(place, place)].astype(float), field
 
 
 def field_scales(data, field_ridge):
