@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from fastmf._common.memory import aligned
-from fastmf.kernels.pseudo_likelihood.potts import workspaces
+from fastmf.kernels.pseudo_likelihood.potts import LOW_FIELD, workspaces
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsLayout, spanning_order
 from kernel_cases.case import Case
 
@@ -38,7 +38,7 @@ def parameters(layout, rng):
     couplings = rng.normal(size=(n, n)) / np.sqrt(n)
     field = rng.normal(size=n)
     field[: layout.sizes[0]] *= 30
-    return layout.couplings_to_blocks(couplings), layout.field_to_blocks(field)
+    return layout.couplings_to_blocks(couplings), layout.to_blocks(field, LOW_FIELD)
 
 
 def value_arguments(size, dtype, *, n_states):
@@ -46,7 +46,7 @@ def value_arguments(size, dtype, *, n_states):
     layout, rows = layout_and_rows(size, dtype, n_states)
     tables, field = parameters(layout, np.random.default_rng(8))
     memory = workspaces(8, int(np.diff(rows.forests).max()), layout.width, layout.dtype)
-    values = np.full((len(rows.labels), layout.n_blocks), np.nan)
+    values = np.full((len(rows.labels), len(layout.bounds) - 1), np.nan)
     outputs = aligned(tables.shape, dtype), np.empty_like(field), values
     return rows, tables, field, memory, np.zeros(2, np.int64), *outputs
 

@@ -18,9 +18,9 @@ from fastmf.learning.pseudo_likelihood.existence import Existence, decided
 from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, MAX_ITER, newton
 from fastmf.learning.pseudo_likelihood.potts import fitting
 from fastmf.learning.pseudo_likelihood.potts.couplings import (
-    local_fields,
     naive_mean_field,
     of_coefficients,
+    one_hot,
 )
 from fastmf.learning.pseudo_likelihood.potts.dense import DenseObjective
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
@@ -78,8 +78,7 @@ class PottsMachine(Network, ItemMachine):
     ----------
     couplings_ : array of shape (n_groups, q, n_groups, q)
         J as estimated, symmetric, zero within positions; (n_states, n_states) if positions have
-        different numbers of states. With 20 times more states than rows, and `l2`, it is computed
-        at each access; `contact_scores`, `score_samples`, `energy` and `mutants` do not need it.
+        different numbers of states.
     field_ : array of shape (n_groups, q), or (n_states,)
     categories_ : list of arrays
         The values of the states of each position. For strings and other numbers, positions with a
@@ -415,7 +414,7 @@ class PottsMachine(Network, ItemMachine):
         return np.where(labels >= 0, result, 0.0)
 
     def _local_fields(self, labels):
-        return local_fields(self._couplings, labels, self.sizes_) + self._field
+        return one_hot(labels, self.sizes_) @ self._couplings + self._field
 
     def _log_conditionals(self, labels):
         return fitting.score_of(self._local_fields(labels), labels, self.sizes_)
@@ -435,7 +434,7 @@ class PottsMachine(Network, ItemMachine):
         array of shape (n_samples,)
         """
         labels = self._labels_of(X)
-        halves = local_fields(self._couplings, labels, self.sizes_) / 2 + self._field
+        halves = one_hot(labels, self.sizes_) @ self._couplings / 2 + self._field
         return -self._at_labels(halves, labels).sum(1)
 
     def mutants(self, X):

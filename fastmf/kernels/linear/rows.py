@@ -1,4 +1,4 @@
-"""Sums and updates of indexed rows of a table, inside kernels.
+"""Sums and updates of indexed rows of a table, and steps of a softmax, inside kernels.
 
 The loops are emitted as LLVM vectors (`fastmf._jit.vectors`), with a part of the sum in half of the
 registers: rows are short, and ordinary loops would load and store the sum for each.
@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from fastmf._jit.kernel import emitted, field
-from fastmf._jit.lazily import types
+from fastmf._jit.lazily import ir, types
 from fastmf._jit.vectors import Vectors, integer, loop
 from fastmf.kernels.linear.product import VECTOR_BYTES
 
@@ -19,14 +19,28 @@ LANES = 8
 
 def add_rows(values, table, numbers, first, middle, last, total):
     """Set `total` to a row less numbers[first:middle] of a table, plus numbers[middle:last]."""
+    table = table.reshape(-1, len(values))
     total[:] = values - table[numbers[first:middle]].sum(0) + table[numbers[middle:last]].sum(0)
 
 
 def add_to_rows(values, table, numbers, first, middle, last, total):
     """Subtract a row from numbers[first:middle] of a table; add it to the others and to `total`."""
+    table = table.reshape(-1, len(values))
     np.subtract.at(table, numbers[first:middle], values)
     np.add.at(table, numbers[middle:last], values)
     total += values
+
+
+def subtract_largest(values, n, largest, least):
+    """Subtract the largest of values[i::n] and `least`, for i < n; `largest` repeats it."""
+    largest.reshape(-1, n)[:] = values.reshape(-1, n).max(0, initial=least)
+    values.reshape(-1, n)[:] -= largest[:n]
+
+
+def scale_to_sum(values, n, sums, total):
+    """Scale values[i::n] to a total, for i < n; `sums` repeats their sum."""
+    sums.reshape(-1, n)[:] = values.reshape(-1, n).sum(0)
+    values.reshape(-1, n)[:] *= total / sums[:n]
 
 
 def _emit(function, is_sum):
@@ -82,3 +96,47 @@ def _emit(function, is_sum):
 
 _emit(add_rows, is_sum=True)
 _emit(add_to_rows, is_sum=False)
+
+
+def _emit_step(function, is_sum):
+    @emitted(function)
+    def define(typing_context, row, n, lanes, number):
+        def generate(context, builder, signature, arguments):
+            vectors, first = Vectors(context, builder, row.dtype, LANES), integer(0)
+            of_row, of_lanes = (
+                field(context, builder, signature.args[k], arguments[k], "data") for k in (0, 2)
+            )
+            (length,) = field(context, builder, row, arguments[0], "shape")
+            n_vectors = builder.sdiv(length, integer(LANES))
+            number = vectors.in_all_lanes(arguments[3])
+
+            def combined(x, y):
+                larger = builder.fcmp_ordered(">", x, y)
+                return builder.fadd(x, y) if is_sum else builder.select(larger, x, y)
+
+            def combine(k, total):
+                return [combined(*total, vectors.load(of_row, builder.mul(k, integer(LANES))))]
+
+            def apply(k, _):
+                column = builder.mul(k, integer(LANES))
+                change = builder.fmul if is_sum else builder.fsub
+                vectors.store(change(vectors.load(of_row, column), total), of_row, column)
+
+            start = ir.Constant(vectors.type, None) if is_sum else number
+            (total,) = loop(builder, first, n_vectors, combine, [start])
+            for shift in (LANES // 2, LANES // 4, LANES // 8):
+                order = [(lane + shift) % LANES for lane in range(LANES)]
+                order = ir.Constant(ir.VectorType(ir.IntType(32), LANES), order)
+                both = combined(total, builder.shuffle_vector(total, total, order))
+                repeats = builder.icmp_signed(">=", integer(shift), arguments[1])
+                total = builder.select(repeats, both, total)
+            vectors.store(total, of_lanes, first)
+            total = builder.fdiv(number, total) if is_sum else total
+            loop(builder, first, n_vectors, apply)
+            return context.get_dummy_value()
+
+        return types.void(row, types.intp, lanes, row.dtype), generate
+
+
+_emit_step(subtract_largest, is_sum=False)
+_emit_step(scale_to_sum, is_sum=True)

@@ -9,10 +9,10 @@ weight w_s, and the conditional probabilities p_sia = exp(eta_sia) / sum_b exp(e
 where G is the derivative by J_ij(a, b) of the fields of position i only. A position that is absent
 from a row has x = 0 and r = 0.
 
-*Blocks of positions.* The local fields of `POSITIONS` positions are computed together: state a of
-the i-th position of a block is at a * POSITIONS + i, so that inner loops have a constant length and
-vectorise. States that a position does not have are padded by a field that is very low. Couplings to
-a block are a table with a row for each state of all positions.
+*Blocks of positions.* The local fields of n positions, a divisor of `LANES`, are computed together:
+state a of the i-th position of a block is at a * n + i, so that each vector of `LANES` fields has
+the positions in the same lanes. States that a position does not have are padded by a field that is
+very low. Couplings to a block are a table with a row for each state of all positions.
 
 *Trees of rows.* The fields of a row are the fields of its parent in a spanning tree under Hamming
 distance, less the table rows of states that only the parent has, plus the table rows of states that
@@ -26,16 +26,14 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.memory import aligned
-from fastmf._jit.intrinsics import fetch_and_increment, larger, row
+from fastmf._jit.intrinsics import fetch_and_increment, row, widest_vectors
 from fastmf._jit.kernel import kernel
 from fastmf._outcomes import ABSENT
 from fastmf._threads.workers import next_task, stopped
 from fastmf.kernels.linear.product import set_to_zero
-from fastmf.kernels.linear.rows import LANES, add_rows, add_to_rows
+from fastmf.kernels.linear.rows import LANES, add_rows, add_to_rows, scale_to_sum, subtract_largest
 from fastmf.special import exp, widen
 
-# Positions of a block. More positions need more cache, fewer need more passes over the rows.
-POSITIONS = LANES
 # Field of states that a position does not have.
 LOW_FIELD = -1e30
 
@@ -43,9 +41,11 @@ LOW_FIELD = -1e30
 class PottsRows(NamedTuple):
     """Weighted rows of labels, each after its parent."""
 
-    # uint8 (n_rows, n_blocks * POSITIONS): `ABSENT` for absent positions and for the padding at the
-    # end
+    # uint8 (n_rows, n_columns): labels of the positions of all blocks; `ABSENT` for absent ones
     labels: np.ndarray
+    # int64 (n_blocks + 1, 2): the first column of labels and the first field of each block, and the
+    # numbers of columns and fields
+    bounds: np.ndarray
     weights: np.ndarray  # (n_rows,)
     parents: np.ndarray  # int64 (n_rows,): -1 for roots
     # int64 (n_rows + 1, 2): bounds. changes[spans[s, 0]:spans[s, 1]] are the states that the parent
@@ -60,13 +60,13 @@ class PottsRows(NamedTuple):
 
 def workspaces(n_workers, forest_rows, width, dtype):
     """Return memory of some workers, for forests of at most this many rows."""
-    return aligned((n_workers, 2 * POSITIONS + forest_rows * width), dtype)
+    return aligned((n_workers, LANES + forest_rows * width), dtype)
 
 
 @kernel(mode="merged")
 def _set_fields(rows, table, field, memory, first, last):
     """Compute the local fields of the rows of a forest, each from the fields of its parent."""
-    width = table.shape[1]
+    width = field.shape[0]
     for s in range(first, last):
         parent = rows.parents[s]
         start = field if parent < 0 else row(memory, ((parent - first) * width,), width)
@@ -78,7 +78,7 @@ def _set_fields(rows, table, field, memory, first, last):
 @kernel(mode="merged")
 def _add_gradient(rows, residuals, table, field, first, last):
     """Add the gradient of a forest, from the residuals of its rows, which are overwritten."""
-    width = table.shape[1]
+    width = field.shape[0]
     for t in range(last - first):
         s = last - 1 - t
         of_row = row(residuals, ((s - first) * width,), width)
@@ -89,65 +89,63 @@ def _add_gradient(rows, residuals, table, field, first, last):
 
 
 @kernel(mode="merged")
-def _to_residuals(labels, weight, fields, largest, sums):
-    """Replace the local fields of a row by residuals, and return its log-pseudo-likelihood."""
-    n_states, zero = fields.shape[0] // POSITIONS, fields.dtype.type(0)
-    total, product = 0.0, 1.0
-    for i in range(POSITIONS):
-        largest[i], sums[i] = fields[i], zero
+def _centre(labels, fields, largest):
+    """Subtract the largest local field of each position; return the sum of the observed states."""
+    n, total = labels.shape[0], 0.0
+    subtract_largest(fields, n, largest, LOW_FIELD)
+    for i in range(n):
         if labels[i] != ABSENT:
-            total += widen(fields[np.int64(labels[i]) * POSITIONS + i])
-    for a in range(1, n_states):
-        of_state = row(fields, (a * POSITIONS,), POSITIONS)
-        for i in range(POSITIONS):
-            largest[i] = larger(largest[i], of_state[i])
-    for a in range(n_states):
-        of_state = row(fields, (a * POSITIONS,), POSITIONS)
-        for i in range(POSITIONS):
-            of_state[i] -= largest[i]
-    for c in range(fields.shape[0]):
-        fields[c] = exp(fields[c])
-    for a in range(n_states):
-        of_state = row(fields, (a * POSITIONS,), POSITIONS)
-        for i in range(POSITIONS):
-            sums[i] += of_state[i]
-    for i in range(POSITIONS):
+            total += widen(fields[np.int64(labels[i]) * n + i])
+    return total
+
+
+@kernel(mode="merged")
+def _to_residuals(labels, weight, exponentials, sums):
+    """Replace exponentials of fields by residuals, and return the logarithm of their sums."""
+    n, product, zero = labels.shape[0], 1.0, weight * 0
+    scale_to_sum(exponentials, n, sums, -weight)
+    for i in range(n):
         if labels[i] != ABSENT:
-            total -= widen(largest[i])
             product *= widen(sums[i])
-        sums[i] = -weight / sums[i] if labels[i] != ABSENT else zero
-    for a in range(n_states):
-        of_state = row(fields, (a * POSITIONS,), POSITIONS)
-        for i in range(POSITIONS):
-            of_state[i] *= sums[i]
-    for i in range(POSITIONS):
-        if labels[i] != ABSENT:
-            fields[np.int64(labels[i]) * POSITIONS + i] += weight
-    return widen(weight) * (total - math.log(product))
+            exponentials[np.int64(labels[i]) * n + i] += weight
+        else:
+            for c in range(i, exponentials.shape[0], n):
+                exponentials[c] = zero
+    return math.log(product)
 
 
 @kernel(views=True)
 def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, field_gradient, values):
     """Compute the log-pseudo-likelihood of rows, and derivatives by the fields of each position."""
-    n_blocks, n_sources, width = couplings.shape
+    widest_vectors()
+    n_blocks, n_sources = values.shape[1], couplings.shape[0] // field.shape[0]
     worker = fetch_and_increment(row(queue, (1,), 1))
-    largest = row(workspaces, (worker, 0), POSITIONS)
-    sums = row(workspaces, (worker, POSITIONS), POSITIONS)
-    memory = row(workspaces, (worker, 2 * POSITIONS), workspaces.shape[1] - 2 * POSITIONS)
+    sums = row(workspaces, (worker, 0), LANES)
+    memory = row(workspaces, (worker, LANES), workspaces.shape[1] - LANES)
     block = next_task(queue)
     while block < n_blocks:
-        h, of_h = row(field, (block, 0), width), row(field_gradient, (block, 0), width)
+        column, start = rows.bounds[block, 0], rows.bounds[block, 1]
+        n, width = rows.bounds[block + 1, 0] - column, rows.bounds[block + 1, 1] - start
+        h, of_h = row(field, (start,), width), row(field_gradient, (start,), width)
+        table = row(couplings, (n_sources * start,), n_sources * width)
+        of_table = row(gradient, (n_sources * start,), n_sources * width)
         set_to_zero(of_h)
-        for source in range(n_sources):
-            set_to_zero(row(gradient, (block, source, 0), width))
+        set_to_zero(of_table)
         for g in range(rows.forests.shape[0] - 1):
             if stopped(queue):
                 return
             first, last = rows.forests[g], rows.forests[g + 1]
-            _set_fields(rows, couplings[block], h, memory, first, last)
+            _set_fields(rows, table, h, memory, first, last)
             for s in range(first, last):
-                labels = row(rows.labels, (s, block * POSITIONS), POSITIONS)
+                labels = row(rows.labels, (s, column), n)
                 fields = row(memory, ((s - first) * width,), width)
-                values[s, block] = _to_residuals(labels, rows.weights[s], fields, largest, sums)
-            _add_gradient(rows, memory, gradient[block], of_h, first, last)
+                values[s, block] = _centre(labels, fields, sums)
+            for c in range((last - first) * width):
+                memory[c] = exp(memory[c])
+            for s in range(first, last):
+                labels, weight = row(rows.labels, (s, column), n), rows.weights[s]
+                fields = row(memory, ((s - first) * width,), width)
+                values[s, block] -= _to_residuals(labels, weight, fields, sums)
+                values[s, block] *= widen(weight)
+            _add_gradient(rows, memory, of_table, of_h, first, last)
         block = next_task(queue)

@@ -91,15 +91,13 @@ def decided(objective, point=None, l1=0.0, refine=None):
         gradient = objective.value_and_gradient(parameters)[1]
         free = np.broadcast_to(np.equal(objective.ridge, 0), gradient.shape)
         norm = np.linalg.norm(gradient[free]) + gradient_rounding() * np.sqrt(len(gradient))
-        return True if norm < residual * features.bound else None
+        return True if residual > 0 and features.margins_exceed(norm / residual) else None
 
-    exists = None if point is None else decide_at(point)
-    if exists:
-        return Existence(True)
     unseen, never, dependent = _unbounded(items), _never_meeting(items), features.dependent()
     for units, reason in ((unseen, "never seen"), (never, "never meet"), (dependent, "dependent")):
         if len(units):
             return _separated(items, np.unique(np.concatenate([unseen, never, dependent])), reason)
+    exists = None if point is None else decide_at(point)
     if exists is None and point is not None:
         parameters = maximum(objective, point, 1e-7).parameters if refine is None else refine(point)
         exists = decide_at(parameters)
@@ -180,35 +178,42 @@ class _Features:
 
     @computed_once
     def gram(self):
-        """Eigenvalues and eigenvectors of the features' Gram matrix."""
-        return np.linalg.eigh(self.values.T @ self.values)
+        """The features' Gram matrix."""
+        return self.values.T @ self.values
 
     def dependent(self):
         """Return items that are separated by a linear dependence."""
         if not (self.complete and self.items.free[0]):
             return np.zeros(0, int)
-        (values, vectors), rounding = self.gram, np.sqrt(1 / MAX_CONDITION)
+        rounding = np.sqrt(1 / MAX_CONDITION)
+        if _exceed(self.gram, rounding * np.linalg.norm(self.gram)):
+            return np.zeros(0, int)
+        values, vectors = np.linalg.eigh(self.gram)
         null = vectors[:, values < values[-1] * rounding]
         null = null[:, abs(self.values @ null).max(0) < rounding * abs(self.values).max()]
         items = np.unique(self.item[np.square(null).sum(1) > rounding])
         return items[items >= 0]
 
-    @computed_once
-    def bound(self):
-        """Lower bound sigma of the margins relative to the parameters."""
+    def margins_exceed(self, ratio):
+        """Whether the margins provably exceed the parameters times a ratio."""
         items = self.items
         tables = items.scores + items.fields if items.free[0] else items.scores
         tables = {id(table): table for table in tables}.values()
-        grams = (np.linalg.eigvalsh(rows.T @ rows) for rows in self._of_each_item())
-        spectra = [self.gram[0]] if self.complete else grams
-        smallest = min((v[0] - v[-1] / MAX_CONDITION for v in spectra if len(v)), default=np.inf)
-        return min(map(_smallest_singular_value, tables)) * np.sqrt(max(smallest, 0.0))
+        bound = (ratio / min(map(_smallest_singular_value, tables))) ** 2
+        if self.complete:
+            return _exceed(self.gram, bound)
+        for targets, coupled in zip(items.targets.T, items.coupled, strict=True):
+            # The features in the log-odds of the item, for the rows with a term.
+            rows = self.values[np.ix_(targets >= 0, np.append(coupled, True)[self.item])]
+            if not _exceed(rows.T @ rows, bound):
+                return False
+        return True
 
-    def _of_each_item(self):
-        """Yield the features in the log-odds of each item, for the rows with a term."""
-        present = self.items.targets >= 0
-        for i, coupled in enumerate(self.items.coupled):
-            yield self.values[np.ix_(present[:, i], np.append(coupled, True)[self.item])]
+
+def _exceed(gram, bound):
+    """Whether the eigenvalues of a Gram matrix exceed a bound by more than rounding errors."""
+    shift = bound + np.linalg.norm(gram) / MAX_CONDITION
+    return not scipy.linalg.lapack.dpotrf((gram - shift * np.eye(len(gram))).T, overwrite_a=1)[1]
 
 
 def _smallest_singular_value(table):

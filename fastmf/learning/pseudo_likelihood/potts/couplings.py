@@ -14,15 +14,6 @@ from fastmf.learning.pseudo_likelihood.existence import MAX_CONDITION
 from fastmf.models._gauge import PositionStates, position_in_zero_sum
 
 
-def local_fields(couplings, labels, sizes):
-    """Compute the local fields X J of rows of labels, (n_rows, n_states)."""
-    out = np.zeros((len(labels), len(couplings)), couplings.dtype)
-    for j, first in enumerate(np.cumsum(sizes) - sizes):
-        present = labels[:, j] >= 0
-        out[present] += couplings[first + labels[present, j].astype(np.int64)]
-    return out
-
-
 def of_coefficients(coefficients, labels, sizes):
     """Return couplings A'X + X'A, zero within positions, given coefficients A of rows X."""
     half, position = one_hot(labels, sizes).T @ coefficients, PositionStates(sizes).position
@@ -78,12 +69,8 @@ def average_product_corrected(scores):
 def pair_frequencies(labels, weights, sizes, pseudocount):
     """Compute frequencies of states and of pairs of states, over rows with observed positions."""
     sizes, position = np.asarray(sizes), PositionStates(sizes).position
-    pairs, present = np.zeros((len(position), len(position))), np.zeros((len(sizes), len(sizes)))
-    for start in range(0, len(labels), 1024):
-        x, w = labels[start : start + 1024], weights[start : start + 1024, None]
-        rows = one_hot(x, sizes).toarray()
-        pairs += rows.T @ (w * rows)
-        present += (x >= 0).T @ (w * (x >= 0))
+    x, seen = one_hot(labels, sizes), (labels >= 0).astype(float)
+    pairs, present = (x.T @ (x * weights[:, None])).toarray(), seen.T @ (weights[:, None] * seen)
     pairs /= np.where(present > 0, present, 1)[position][:, position]
     q = sizes[position]
     pairs = (1 - pseudocount) * pairs + pseudocount / (q[:, None] * q)
@@ -106,26 +93,19 @@ def naive_mean_field(labels, weights, sizes, pseudocount, l2=0.0):
     remedy = "give a ridge penalty l2"
     if (f <= 0).any():
         raise ValueError(f"naive mean-field inversion: some states were never seen; {remedy}.")
-    inverse = _inverse(covariance)
-    if inverse is None:
+    try:
+        factor = cholesky(covariance.T)
+        unexplained = factor.lower.diagonal() ** 2
+    except LinAlgError:
+        unexplained = -np.inf
+    # Compare each variance with its part that is not explained by previous variables.
+    if (unexplained * MAX_CONDITION < covariance.diagonal()).any():
         raise ValueError(
             f"naive mean-field inversion: the covariance matrix is singular; {remedy}."
         )
     couplings = np.zeros((len(f), len(f)))
-    couplings[np.ix_(free, free)] = -inverse
+    couplings[np.ix_(free, free)] = -factor.inverse(overwrite=True)
     couplings[position[:, None] == position] = 0
     field = np.log(f / f[first][position]) - couplings @ f
     field[first] = 0
     return couplings, field
-
-
-def _inverse(covariance):
-    """Invert a covariance matrix; return None if it is singular."""
-    try:
-        factor = cholesky(covariance.T)
-    except LinAlgError:
-        return None
-    # Compare each variance with its part that is not explained by previous variables.
-    if (factor.lower.diagonal() ** 2 * MAX_CONDITION < covariance.diagonal()).any():
-        return None
-    return factor.inverse(overwrite=True)

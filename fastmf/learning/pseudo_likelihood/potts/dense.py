@@ -164,8 +164,7 @@ class DenseObjective(PairwiseLikelihood):
     def _states(self, rows):
         return self._one_hot(rows)[0]
 
-    def _field_statistics(self, rows):
-        return self._states(rows)
+    _field_statistics = _states
 
     def _row_derivatives(self, parameters, rows):
         residuals = self._one_hot(rows)[1] - self._conditionals(parameters, rows)[1]

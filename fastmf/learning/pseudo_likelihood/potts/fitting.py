@@ -7,6 +7,7 @@ import numpy as np
 
 from fastmf._common.memory import check_available
 from fastmf._threads.workers import for_each, one_blas_thread, workers_for
+from fastmf.kernels.pseudo_likelihood.potts import LOW_FIELD
 from fastmf.learning.pseudo_likelihood.fit import MAX_ITER, TOLERANCE_ROWS, minimise
 from fastmf.learning.pseudo_likelihood.potts.objective import (
     AsymmetricObjective,
@@ -53,11 +54,6 @@ def n_parameters(sizes):
     return sizes.sum() + (sizes.sum() ** 2 - (sizes**2).sum()) / 2
 
 
-def starting_field(data):
-    """Return the logarithms of counts of states plus one, with zero mean for each position."""
-    return PositionStates(data.sizes).zero_sum(np.log(data.counts + 1))
-
-
 def fit(data, options, edges=None):
     """Maximise the log-pseudo-likelihood."""
     original, data = data, data.of_mean_weight_one()
@@ -83,7 +79,7 @@ def _fit_symmetric(data, options, edges):
     n_bytes = data.n_states**2 * (((2 * _N_PAIRS + 5) / 2 + 2) * dtype.itemsize + 8)
     check_available(n_bytes, "this fit", "take solver='asymmetric', or fewer positions")
     objective = SymmetricObjective(data, options.l2, options.l2_field, dtype, edges)
-    z = objective.start(starting_field(data))
+    z = objective.start()
     with one_blas_thread():
         minimum = minimise(
             objective, z, tol=options.tol, max_iter=options.max_iter, n_pairs=_N_PAIRS,
@@ -98,25 +94,24 @@ def _fit_asymmetric(data, options):
     # Both estimates of each pair of positions, and their averages in double precision.
     n_bytes = (8 + layout.dtype.itemsize) * data.n_states**2
     check_available(n_bytes, "this fit", "take fewer positions")
-    rows, start = data.rows(layout), starting_field(data)
     results, field = np.empty((data.n_states,) * 2, layout.dtype), np.zeros(data.n_states)
-    minima = [None] * layout.n_blocks
+    rows, minima = data.rows(layout), [None] * (len(layout.bounds) - 1)
 
     def fit_block(block):
         objective = AsymmetricObjective(data, layout, rows, block, options.l2, options.l2_field)
-        z = objective.start(start)
+        z = objective.start()
         result = minimise(
-            objective, z, tol=options.tol / layout.n_blocks,
+            objective, z, tol=options.tol / len(minima),
             max_iter=options.max_iter, n_pairs=_N_PAIRS,
         )  # fmt: skip
         table, field[objective.states] = objective.parameters(z)
         results[:, objective.states] = table[layout.place][:, objective.within]
         minima[block] = result._replace(parameters=None)
 
-    work = len(data.labels) * data.n_states * layout.n_blocks
+    work = len(data.labels) * data.n_states * len(minima)
     with one_blas_thread():
-        n_workers = workers_for(layout.n_blocks, work, data.n_threads)
-        for_each(fit_block, range(layout.n_blocks), n_workers)
+        n_workers = workers_for(len(minima), work, data.n_threads)
+        for_each(fit_block, range(len(minima)), n_workers)
     average = np.add(results, results.T, dtype=float)
     average /= 2
     # Sum the histories of the separate fits, as if these had run in parallel.
@@ -130,7 +125,7 @@ def log_pseudo_likelihood(data, couplings, field):
     single = n_parameters(data.sizes) >= _MIN_SINGLE_PARAMETERS
     layout = PottsLayout(data.sizes, np.float32 if single else np.float64)
     tables = layout.couplings_to_blocks(couplings)
-    h = layout.field_to_blocks(field)
+    h = layout.to_blocks(field, LOW_FIELD)
     evaluator = Evaluator(layout, data.rows(layout), data.n_threads)
     total = evaluator.value_and_gradient(tables, h, np.empty_like(tables), np.empty_like(h))
     return total / data.total

@@ -27,6 +27,7 @@ conditional probabilities of position i only, so that the curvature is one-sided
 """
 
 import copy
+from itertools import pairwise
 
 import numpy as np
 
@@ -34,7 +35,7 @@ from fastmf._outcomes import ABSENT
 from fastmf._threads.workers import for_each, in_parallel, workers_for
 from fastmf.kernels.pseudo_likelihood import hamming
 from fastmf.kernels.pseudo_likelihood import potts as potts_kernels
-from fastmf.kernels.pseudo_likelihood.potts import LOW_FIELD, POSITIONS, PottsRows, aligned
+from fastmf.kernels.pseudo_likelihood.potts import LANES, LOW_FIELD, PottsRows, aligned
 from fastmf.learning.pseudo_likelihood.graph import coupled_units
 from fastmf.models._gauge import PositionStates
 
@@ -42,74 +43,67 @@ from fastmf.models._gauge import PositionStates
 
 
 class PottsLayout(PositionStates):
-    """Layouts of states: flat, by positions with given sizes, and in blocks of positions.
+    """Layouts of states: flat, by positions with given sizes, and in blocks of similar positions.
 
     Attributes
     ----------
-    first : int array of shape (n_groups,)
-        First flat state of each position.
-    position : int array of shape (n_states,)
-        Position of each flat state.
-    n_blocks, width : int
-        Number of blocks of `POSITIONS` positions, and width of a block.
+    bounds : int array of shape (n_blocks + 1, 2)
+        First column and first place of each block, and the numbers of columns and of places.
+    column, offset, stride : int array of shape (n_groups,)
+        Column of each position, place of its first state, and distance of the places of its states.
     place : int array of shape (n_states,)
-        Index of each flat state in the concatenated blocks.
-    entries : tuple of int arrays
-        Indices of the couplings of all pairs of flat states, targets as rows, in tables of blocks.
+        Place of each flat state in the concatenated blocks.
     """
 
     def __init__(self, sizes, dtype=np.float64):
         super().__init__(np.asarray(sizes, np.int64))
         self.dtype = np.dtype(dtype)
         self.n_groups, self.n_states = len(self.sizes), int(self.sizes.sum())
-        self.n_blocks = -(-self.n_groups // POSITIONS)
-        self.width = POSITIONS * int(self.sizes.max())
-        block, within = np.divmod(self.position, POSITIONS)
-        within += (np.arange(self.n_states) - self.first[self.position]) * POSITIONS
-        self.place = block * self.width + within
-        self.entries = block[:, None], self.place, within[:, None]
+        self.column, self.offset, self.stride = np.empty((3, self.n_groups), np.int64)
+        order, bounds, column, place = np.argsort(-self.sizes, kind="stable"), [(0, 0)], 0, 0
+        while column < self.n_groups:
+            # A row of a block has about `LANES` vectors: wider tables drop out of the cache, and
+            # with narrower ones there are more passes over the rows.
+            q, most = int(self.sizes[order[column]]), min(LANES, self.n_groups - column)
+            n = 1 << int(np.clip(np.log2(LANES**2 / q).round(), 0, np.ceil(np.log2(most))))
+            members = order[column : column + n]
+            within = np.arange(len(members))
+            self.column[members], self.offset[members] = column + within, place + within
+            self.stride[members] = n
+            column, place = column + n, place + -(-n * q // LANES) * LANES
+            bounds.append((column, place))
+        self.bounds, self.width = np.array(bounds), place
+        state = np.arange(self.n_states) - self.first[self.position]
+        self.place = self.offset[self.position] + state * self.stride[self.position]
+
+    def blocks(self, tables):
+        """Return the slice of places, and the table (n_places, width) of each block."""
+        places = [slice(*ends) for ends in pairwise(self.bounds[:, 1])]
+        n = self.width
+        return [(x, tables[n * x.start : n * x.stop].reshape(n, -1)) for x in places]
 
     # --- flat arrays to blocks and back -------------------------------------------------------
 
-    def to_blocks(self, vector, elsewhere=0):
-        """Arrange a flat vector in blocks; `elsewhere` is for places without a state."""
-        blocks = aligned((self.n_blocks, self.width), self.dtype)
+    def to_blocks(self, vector, elsewhere=0, states=slice(None)):
+        """Arrange a vector of flat states in blocks; `elsewhere` is for all other places."""
+        blocks = aligned((self.width,), self.dtype)
         blocks[...] = elsewhere
-        blocks.reshape(-1)[self.place] = vector
+        blocks[self.place[states]] = vector
         return blocks
 
-    def field_to_blocks(self, field):
-        """Arrange a flat field in blocks; places without a state have a very low field."""
-        return self.to_blocks(field, LOW_FIELD)
-
-    def vector_from_blocks(self, blocks):
-        """Return the flat vector of blocks, in double precision."""
-        return blocks.reshape(-1)[self.place].astype(float)
-
     def couplings_to_blocks(self, couplings):
-        """Convert J (n_states, n_states) to tables (n_blocks, n_blocks * width, width).
-
-        Entry [p, source, a] is the coupling of a source to state a of block p.
-        """
-        tables = aligned((self.n_blocks, self.n_blocks * self.width, self.width), self.dtype)
-        tables[...] = 0
-        tables[self.entries] = couplings
+        """Convert J (n_states, n_states) to the concatenated tables of blocks, sources as rows."""
+        matrix, tables = np.zeros((self.width,) * 2), aligned((self.width**2,), self.dtype)
+        matrix[np.ix_(self.place, self.place)] = couplings.T
+        for places, table in self.blocks(tables):
+            table[...] = matrix[:, places]
         return tables
 
     def rows(self, labels, weights, parents, forests):
         """Return the `PottsRows` of labels, negative if absent; parents must precede rows."""
-        n_rows = len(labels)
-        codes = np.full((n_rows, self.n_blocks * POSITIONS), ABSENT, np.uint8)
-        codes[:, : self.n_groups] = np.where(labels < 0, np.uint8(ABSENT), labels)
-        spans, changes = self._changes(labels, parents)
-        return PottsRows(
-            codes, np.asarray(weights, self.dtype), parents, spans, changes, np.asarray(forests)
-        )
-
-    def _changes(self, labels, parents):
-        """Return differences of rows from their parents: `spans` and `changes` of `PottsRows`."""
-        block, within = np.divmod(np.arange(self.n_groups), POSITIONS)
-        offset = (block * self.width + within).astype(np.int32)
+        codes = np.full((len(labels), self.bounds[-1, 0]), ABSENT, np.uint8)
+        codes[:, self.column] = np.where(labels < 0, np.uint8(ABSENT), labels)
+        offset, stride = self.offset.astype(np.int32), self.stride.astype(np.int32)
         spans, parts, total = np.zeros((len(labels) + 1, 2), np.int64), [], 0
         for start in range(0, len(labels), 4096):
             new = labels[start : start + 4096].astype(np.int32)
@@ -119,13 +113,14 @@ class PottsLayout(PositionStates):
             # For each row, the states of the parent are followed by the states of the row.
             both = np.stack([old, new], 1)
             differing = differs[:, None] & (both >= 0)
-            parts.append((both * POSITIONS + offset)[differing])
+            parts.append((both * stride + offset)[differing])
             ends = total + np.cumsum(differing.sum(2).reshape(-1)).reshape(-1, 2)
             spans[start : start + len(new), 1] = ends[:, 0]
             spans[start + 1 : start + len(new) + 1, 0] = ends[:, 1]
             total = int(ends[-1, 1])
         spans[-1, 1] = total
-        return spans, np.concatenate(parts).astype(np.int32)
+        weights, changes = np.asarray(weights, self.dtype), np.concatenate(parts)
+        return PottsRows(codes, self.bounds, weights, parents, spans, changes, np.asarray(forests))
 
 
 # Number of rows of a forest, which has separate trees: the time to build a tree is quadratic in
@@ -142,11 +137,8 @@ def spanning_order(labels, n_threads=None):
     n_tasks = -(-n_rows // FOREST_ROWS)
     n_workers = workers_for(n_tasks, n_rows * min(n_rows, FOREST_ROWS), n_threads)
     queue, remaining = np.zeros(1, np.int64), np.empty((2, n_rows), np.int64)
-    in_parallel(
-        hamming.spanning_trees,
-        (codes, sizes, FOREST_ROWS, queue, order, parents, remaining),
-        n_workers,
-    )
+    arguments = codes, sizes, FOREST_ROWS, queue, order, parents, remaining
+    in_parallel(hamming.spanning_trees, arguments, n_workers)
     place = np.empty(n_rows, np.int64)
     place[order] = np.arange(n_rows)
     above = parents[order]
@@ -172,12 +164,9 @@ class PottsData:
         self.total = float(weights.sum())
         flat = PottsLayout(sizes)
         self.sizes, self.n_states = flat.sizes, flat.n_states
-        self.counts = np.zeros(flat.n_states)
-        for j, first in enumerate(flat.first):
-            present = self.labels[:, j] >= 0
-            self.counts[first : first + sizes[j]] = np.bincount(
-                self.labels[present, j], self.weights[present], sizes[j]
-            )
+        row, position = np.nonzero(self.labels >= 0)
+        states = flat.first[position] + self.labels[row, position]
+        self.counts = np.bincount(states, self.weights[row], flat.n_states)
 
     def of_mean_weight_one(self):
         """Return the data with weights that sum to the number of distinct rows.
@@ -202,20 +191,16 @@ class PottsData:
 
 
 class Evaluator:
-    """Evaluates value and gradient of rows by kernels, for tables of couplings in a layout.
-
-    The rows may be restricted to some blocks of the layout.
-    """
+    """Evaluates value and gradient of rows, which may be restricted to some blocks of a layout."""
 
     def __init__(self, layout, rows, n_threads=None):
-        self.rows = rows
-        self.n_blocks = rows.labels.shape[1] // POSITIONS
-        work = 2 * self.n_blocks * layout.width * (len(rows.changes) + 20 * len(rows.labels))
-        self.n_workers = workers_for(self.n_blocks, work, n_threads)
+        self.rows, n_rows, n_blocks = rows, len(rows.labels), len(rows.bounds) - 1
+        work = 2 * rows.bounds[-1, 1] * (len(rows.changes) + 20 * n_rows)
+        self.n_workers, width = workers_for(n_blocks, work, n_threads), np.diff(rows.bounds[:, 1])
         self.memory = potts_kernels.workspaces(
-            self.n_workers, int(np.diff(rows.forests).max()), layout.width, layout.dtype
+            self.n_workers, int(np.diff(rows.forests).max()), int(width.max()), layout.dtype
         )
-        self.values = np.empty((len(rows.labels), self.n_blocks))
+        self.values = np.empty((n_rows, n_blocks))
 
     def value_and_gradient(self, tables, field, gradient, field_gradient):
         """Return the sum of the values of all rows; the gradients are overwritten."""
@@ -234,103 +219,102 @@ class SymmetricObjective:
     def __init__(self, data, l2, l2_field, dtype, edges=None):
         self.data, self.layout = data, PottsLayout(data.sizes, dtype)
         self.ridge, self.field_ridge = data.total * l2, data.total * l2_field
-        layout = self.layout
+        self.penalty, self.within, layout = self.ridge / 4, self.layout.place, self.layout
+        self.states, self.places, self.zero_sum = slice(None), slice(None), layout.zero_sum
         self.evaluator = Evaluator(layout, data.rows(layout), data.n_threads)
-        n_blocks, width = layout.n_blocks, layout.width
-        self.tables = aligned((2, n_blocks, n_blocks * width, width), dtype)
-        f = data.frequencies()
-        self.f = layout.to_blocks(f)
+        self.tables = aligned((2, layout.width**2), dtype)
+        self.J, self.G = (layout.blocks(tables) for tables in self.tables)
+        self.f = layout.to_blocks(data.frequencies())
         self.field_scale, self.centring = field_scales(data, self.field_ridge)
         self.scale = self._scale(edges)
         self.size = self.scale.size + layout.n_states
-        self.n_workers = workers_for(n_blocks, 4 * self.scale.size, data.n_threads)
+        self.n_workers = workers_for(len(self.J), 4 * self.scale.size, data.n_threads)
 
     def _scale(self, edges):
         layout, f = self.layout, self.f.astype(float)
-        n, width = layout.n_blocks, layout.width
-        n_padding = n * POSITIONS - layout.n_groups
-        allowed = np.triu(np.pad(coupled_units(edges, layout.n_groups), (0, n_padding)))
-        position = np.arange(n)[:, None] * POSITIONS + np.arange(width) % POSITIONS
-        scale = aligned((n * (n + 1) // 2, width, width), layout.dtype)
-        for p in range(n):
-            f_p, f_r = f[p], f[: p + 1, :, None]
-            coupled = allowed[position[: p + 1, :, None], position[p]] & (f_r > 0) & (f_p > 0)
+        self.n_couplings = np.cumsum([0, *(x.stop * (x.stop - x.start) for x, _ in self.J)])
+        allowed = np.zeros((layout.width,) * 2, bool)
+        coupled = coupled_units(edges, layout.n_groups)[layout.position][:, layout.position]
+        allowed[np.ix_(layout.place, layout.place)] = coupled
+        scale = aligned((self.n_couplings[-1],), layout.dtype)
+        for (places, _), tile in zip(self.J, self.tiles(scale), strict=True):
+            f_p, f_r = f[places], f[: places.stop, None]
             curvature = self.data.total * f_p * f_r * (2 - f_p - f_r) + self.ridge
-            scale[self.of_block(p)] = 1 / np.sqrt(np.where(coupled, curvature, np.inf))
+            coupled = np.triu(allowed[: places.stop, places], 1 - places.start)
+            tile[...] = 1 / np.sqrt(np.where(coupled, curvature, np.inf))
         return scale
 
     # --- coordinates ----------------------------------------------------------------------------
 
-    def start(self, field):
-        """Return the coordinates of zero couplings and a flat field."""
+    def start(self):
+        """Return the coordinates of uncoupled positions, with pseudocounts of one row."""
         z = aligned((self.size,), self.layout.dtype)
         z[:] = 0
+        field = self.zero_sum(np.log(self.data.counts[self.states] + 1))
         z[self.scale.size :] = self.centring * field / self.field_scale
         return z
 
     def tiles(self, z):
-        """Return the tiles of a vector of coordinates."""
-        return z[: self.scale.size].reshape(self.scale.shape)
-
-    def of_block(self, p):
-        """Return the slice of the tiles of a block with itself and the blocks before."""
-        return slice(p * (p + 1) // 2, (p + 1) * (p + 2) // 2)
+        """Return the couplings of each block to itself and the blocks before it."""
+        parts = zip(self.J, pairwise(self.n_couplings), strict=True)
+        return [z[start:end].reshape(x.stop, -1) for (x, _), (start, end) in parts]
 
     def scatter(self, z):
-        """Set the tables of couplings, `tables[0]`, and return the flat field at coordinates."""
-        J, tiles = self.tables[0], self.tiles(z)
-        by_pair = J.reshape(len(J), len(J), *tiles.shape[1:])
+        """Set the tables of couplings, `J`, and return the flat field at coordinates."""
+        self._set_couplings(self.tiles(z))
+        centre = np.concatenate([self.f @ table for _, table in self.J])[self.within]
+        return self.zero_sum(z[self.scale.size :] * self.field_scale - self.centring * centre)
+
+    def _set_couplings(self, tiles):
+        scale = self.tiles(self.scale)
 
         def fill(p):
-            of_block, diagonal = self.of_block(p), by_pair[p, p]
-            np.multiply(self.scale[of_block], tiles[of_block], out=by_pair[p, : p + 1])
-            by_pair[:p, p] = by_pair[p, :p].swapaxes(1, 2)
-            diagonal += diagonal.T  # diagonal tiles hold one triangle
+            places, table = self.J[p]
+            np.multiply(scale[p], tiles[p], out=table[: places.stop])
+            for before, transposed in self.J[:p]:
+                transposed[places] = table[before].T
+            table[places] += table[places].T.copy()  # diagonal tiles hold one triangle
 
-        for_each(fill, range(len(J))[::-1], self.n_workers)
-        field = z[self.scale.size :] * self.field_scale
-        field -= self.centring * self.layout.vector_from_blocks(self.f.reshape(-1) @ J)
-        return self.layout.zero_sum(field)
+        for_each(fill, range(len(tiles))[::-1], self.n_workers)
 
     def __call__(self, z, gradient):
         """Return the value at coordinates; its gradient is overwritten."""
-        layout = self.layout
-        field = self.scatter(z)
-        J, G = self.tables
-        by_field = aligned((layout.n_blocks, layout.width), layout.dtype)
-        value = self.evaluator.value_and_gradient(J, layout.field_to_blocks(field), G, by_field)
-        by_field = layout.vector_from_blocks(by_field) - self.field_ridge * field
-        value -= self.field_ridge / 2 * (field @ field) + self.ridge / 4 * squares(J)
-        self._collect(by_field, gradient)
+        field, (J, G), n = self.scatter(z), self.tables, self.scale.size
+        h = self.layout.to_blocks(field, LOW_FIELD, self.states)[self.places]
+        value = self.evaluator.value_and_gradient(J, h, G, by_field := np.empty_like(h))
+        value -= self.penalty * squares(table for _, table in self.J)
+        value -= self.field_ridge / 2 * (field @ field)
+        by_field = self.zero_sum(by_field[self.within] - self.field_ridge * field)
+        centred = self.layout.to_blocks(self.centring * by_field, 0, self.states)[self.places]
+        self._collect(centred, self.tiles(gradient))
+        gradient[n:] = -by_field * self.field_scale
         return -value
 
-    def _collect(self, by_field, gradient):
-        """Set minus the gradient by coordinates, given `tables` and the gradient by the field.
+    def _collect(self, g, tiles):
+        """Set minus the gradient by tiles, given `tables` and the centred gradient by the field.
 
         In a tile of blocks p, r: -scale * (G_pr + G_rp' - f_r g_p' - g_r f_p' - l2 J_pr), with the
-        frequencies f, by which couplings are centred, and the centred gradient g by the field.
+        frequencies f, by which couplings are centred.
         """
-        by_field = self.layout.zero_sum(by_field)
-        f, g = self.f, self.layout.to_blocks(self.centring * by_field)
-        left, right = np.stack([f, g], 2), np.stack([g, f], 1)
-        tiles = self.tiles(gradient)
-        J, G = self.tables.reshape(2, len(f), len(f), *tiles.shape[1:])
+        left, right = np.stack([self.f, g], 1), np.stack([g, self.f])
+        scale = self.tiles(self.scale)
 
         def fill(p):
-            r, of_block = slice(p + 1), self.of_block(p)
-            total = np.matmul(left[r], right[p], out=tiles[of_block])
-            total += self.ridge * J[p, r]
-            total -= G[p, r]
-            total -= G[r, p].swapaxes(1, 2)
-            total *= self.scale[of_block]
+            (places, J), (_, G) = self.J[p], self.G[p]
+            total = np.matmul(left[: places.stop], right[:, places], out=tiles[p])
+            total += self.ridge * J[: places.stop]
+            total -= G[: places.stop]
+            for before, transposed in self.G[: p + 1]:
+                total[before] -= transposed[places].T
+            total *= scale[p]
 
-        for_each(fill, range(len(f))[::-1], self.n_workers)
-        gradient[self.scale.size :] = -by_field * self.field_scale
+        for_each(fill, range(len(tiles))[::-1], self.n_workers)
 
     def parameters(self, z):
         """Return couplings (n_states, n_states) and flat field, in double precision."""
         field = self.scatter(z)
-        return self.tables[0][self.layout.entries].astype(float), field
+        place, couplings = self.layout.place, np.hstack([table for _, table in self.J])
+        return couplings[np.ix_(place, place)].astype(float), field
 
 
 def field_scales(data, field_ridge):
@@ -348,68 +332,43 @@ def squares(tables):
 # --- the asymmetric objective, for one block of positions -----------------------------------------
 
 
-class AsymmetricObjective:
+class AsymmetricObjective(SymmetricObjective):
     """Minus the penalised log-pseudo-likelihood of the positions of a block."""
 
     def __init__(self, data, layout, rows, block, l2, l2_field):
-        self.layout, self.block = layout, block
+        self.data, self.layout = data, layout
         self.ridge, self.field_ridge = data.total * l2 / 2, data.total * l2_field
-        width, columns = layout.width, slice(block * POSITIONS, (block + 1) * POSITIONS)
-        rows = rows._replace(labels=np.ascontiguousarray(rows.labels[:, columns]))
+        self.penalty, (start, end) = self.ridge / 2, rows.bounds[block : block + 2, 1]
+        rows = rows._replace(bounds=rows.bounds[block : block + 2] - [0, start])
         self.evaluator = Evaluator(layout, rows, n_threads=1)
-        frequencies = data.frequencies()
-        self.states = np.flatnonzero(layout.place // width == block)
-        self.within = layout.place[self.states] - block * width
-        f = layout.to_blocks(frequencies).reshape(-1)
-        self.f, of_block = f, f[block * width : (block + 1) * width]
-        curvature = data.total * f[:, None] * (of_block * (1 - of_block)) + self.ridge
-        position = np.full(len(f), -1)
-        position[layout.place] = layout.position
-        inside = position[block * width : (block + 1) * width]
+        self.states = np.flatnonzero((layout.place >= start) & (layout.place < end))
+        self.places, self.within = slice(start, end), layout.place[self.states] - start
+        members = np.unique(layout.position[self.states])
+        self.zero_sum = PositionStates(layout.sizes[members]).zero_sum
+        self.f = f = layout.to_blocks(data.frequencies())
+        curvature = data.total * f[:, None] * (f * (1 - f))[self.places] + self.ridge
+        position = layout.to_blocks(layout.position, -1)
+        inside = position[self.places]
         free = (position[:, None] != inside) & (position[:, None] >= 0) & (inside >= 0)
         self.scale = (1 / np.sqrt(np.where(free, curvature, np.inf))).astype(layout.dtype)
         scales = field_scales(data, self.field_ridge)
         self.field_scale, self.centring = (scale[self.states] for scale in scales)
         self.size = self.scale.size + len(self.states)
-        self.gradient = aligned((1, *self.scale.shape), layout.dtype)
-        self.field_gradient = aligned((1, width), layout.dtype)
+        self.tables = aligned((2, self.scale.size), layout.dtype)
+        self.J, self.G = ([(self.places, x.reshape(len(f), -1))] for x in self.tables)
 
-    def start(self, field):
-        """Return the coordinates of zero couplings and a flat field of all positions."""
-        z = aligned((self.size,), self.layout.dtype)
-        z[:] = 0
-        z[self.scale.size :] = self.centring * field[self.states] / self.field_scale
-        return z
+    def tiles(self, z):
+        """Return the table of couplings to the block, (n_places, width)."""
+        return z[: self.scale.size].reshape(self.scale.shape)
 
     def parameters(self, z):
-        """Return the table of couplings to the block, (n_sources, width), and its field."""
-        table = z[: self.scale.size].reshape(self.scale.shape) * self.scale
-        field = z[self.scale.size :] * self.field_scale
-        return table, self._zero_sum(field - self.centring * (self.f @ table)[self.within])
+        """Return the table of couplings to the block, and its field."""
+        field = self.scatter(z)
+        return self.J[0][1], field
 
-    def _zero_sum(self, vector):
-        positions = self.layout.position[self.states] - self.block * POSITIONS
-        return vector - (np.bincount(positions, vector) / np.bincount(positions))[positions]
+    def _set_couplings(self, table):
+        np.multiply(table, self.scale, out=self.J[0][1])
 
-    def _in_block(self, field):
-        h = aligned((1, self.layout.width), self.layout.dtype)
-        h[...] = LOW_FIELD
-        h[0, self.within] = field
-        return h
-
-    def __call__(self, z, gradient):
-        """Return the value at coordinates; its gradient is overwritten."""
-        table, field = self.parameters(z)
-        h = self._in_block(field)
-        value = self.evaluator.value_and_gradient(
-            table[None], h, self.gradient, self.field_gradient
-        )
-        value -= self.ridge / 2 * squares([table]) + self.field_ridge / 2 * (field @ field)
-        by_field = self.field_gradient[0, self.within] - self.field_ridge * field
-        by_field = self._zero_sum(by_field)
-        padded = np.zeros(self.layout.width, self.layout.dtype)
-        padded[self.within] = self.centring * by_field
-        total = self.gradient[0] - np.outer(self.f, padded) - self.ridge * table
-        gradient[: self.scale.size] = -(total * self.scale).reshape(-1)
-        gradient[self.scale.size :] = -by_field * self.field_scale
-        return -value
+    def _collect(self, g, table):
+        table[...] = np.outer(self.f, g) + self.ridge * self.J[0][1] - self.G[0][1]
+        table *= self.scale
