@@ -47,9 +47,6 @@ from fastmf.priors._values import sparse_or_states, states
 
 # Options of the mean-field solutions given data for the log-likelihood after each epoch.
 MONITOR = {"tol": 1e-4, "max_iter": 200, "max_work": 4 * MAX_SUMMED_STATES}
-# Steps of annealing for the log-partition after each epoch.
-MONITOR_STEPS = 50
-
 
 # Number of rows between updates of the preconditioners, and weight of the new estimate in the
 # running mean.
@@ -137,10 +134,11 @@ class LayeredSteps(trainer.Steps):
             return log_partition_estimate(solutions, model=model, order=order)
         data = np.resize(data, (max(len(data), MIN_ANNEALED), data.shape[1]))
         # The base has the means of the data, and random numbers are the same in each epoch: errors
-        # are negligible while couplings are weak, and 0.1 to 0.2 nats later.
+        # of half as many steps as chains are negligible while couplings are weak, and 0.1 to 0.2
+        # nats later.
         rng = np.random.default_rng(0)
         try:
-            return annealed_samples(model, data, MONITOR_STEPS, rng, self.n_threads, 1.0)[1]
+            return annealed_samples(model, data, MIN_ANNEALED // 2, rng, self.n_threads, 1.0)[1]
         except FloatingPointError:  # the chains diverge
             return np.inf
 
