@@ -272,9 +272,7 @@ def some_rows(answer, rows):
     """Select rows of a `FixedPoint`, with their question."""
 
     def chosen(x):
-        if isinstance(x, tuple):
-            return tuple(map(chosen, x))
-        return None if x is None else x[rows]
+        return tuple(map(chosen, x)) if isinstance(x, tuple) else None if x is None else x[rows]
 
     changes = {name: chosen(x) for name, x in _row_fields(answer).items()}
     part = replace(answer, **changes, solutions=None)

@@ -14,9 +14,9 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 54_306,
-    "lines of code": 33_797,
-    "numeric constants": 278,
+    "lines": 54_305,
+    "lines of code": 33_778,
+    "numeric constants": 275,
     "lines of tests": 41_812,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,

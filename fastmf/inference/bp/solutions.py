@@ -94,8 +94,7 @@ def starts_of_layers(units, n_starts, rng):
     weights, (b, c) = units.weights(), units.fields
 
     def step(x, temperature):
-        hidden = sigmoid((c + x @ weights) / temperature)
-        return sigmoid((b + hidden @ weights.T) / temperature)
+        return sigmoid((b + sigmoid((c + x @ weights) / temperature) @ weights.T) / temperature)
 
     p = random_probabilities(n_starts - 1, len(weights), rng)
     p, _ = relaxed(p, 0.5, step, rng)

@@ -290,8 +290,7 @@ class Path(NamedTuple):
                 moved = self.units.anneal(v, betas, self.rng, base[0], self.n_threads)
                 check_finite(moved[0])
                 return moved
-            arguments = self.model, base, betas, v, self.rng, self.n_threads, self.units
-            return walk(*arguments)[:2]
+            return walk(self.model, base, betas, v, self.rng, self.n_threads, self.units)[:2]
 
     def start(self, base):
         """Compute the log-partition of independent units with the tilt `base`."""
