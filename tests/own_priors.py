@@ -1,4 +1,4 @@
-"""Units of a user's own: the values -1, 0 and 1 with weights exp(field x)."""
+"""Units of a user's own: of the values -1, 0 and 1 with weights exp(field x), or of two."""
 
 from typing import NamedTuple
 
@@ -22,6 +22,22 @@ class Levels(NamedTuple):
         z = 1 + up + down
         mean = (up - down) / z
         return mean, (up + down) / z - mean * mean
+
+
+class Biased(NamedTuple):
+    """A Bernoulli unit whose field has another name, and whose odds may overflow to infinity."""
+
+    bias: np.ndarray
+
+    def log_partition(self, b, a):
+        return np.logaddexp(0, self.bias + b - a / 2)
+
+    def moments(self, b, a):
+        p = 1 / (1 + np.exp(a / 2 - self.bias - b))
+        return p, p * (1 - p)
+
+    def moment_gradient(self, mean, var):
+        return self._make((mean,))
 
 
 class ThreeLevels(Levels):

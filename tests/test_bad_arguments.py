@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_array
 from sklearn.base import clone
 
 import fastmf as mf
@@ -40,7 +41,8 @@ CALLS = {
     "exact": (mf.exact, {"model": RBM}, "model averages"),
     "RBM": (mf.RBM, dict(weights=np.ones((2, 1)), visible=mf.Ising([0.0, 0.0]),
                          hidden=mf.Ising([0.0])), "visible hidden"),
-    "load": (mf.load, {}, "path"),
+    **{read.__name__: (read, {}, "path") for read in (
+        mf.load, datasets.load_alignment, datasets.read_array, datasets.read_plmc)},
     "save": (RBM.save, {}, "path"),
     "given": (CRBM.given, {"x": X[0]}, "x"),
     "energy": (RBM.energy, {"visible": X, "hidden": np.zeros((12, 3))}, "visible hidden"),
@@ -73,6 +75,9 @@ CALLS = {
                        "couplings gauge ignore apc"),
     "effective_couplings": (evaluation.effective_couplings, {"model": SITES, "X": LABELS},
                             "model n_background sample_weight n_threads rng"),
+    "write_fasta": (datasets.write_fasta, dict(path="/x/y", X=LABELS), "path X names"),
+    "write_plmc": (datasets.write_plmc, dict(path="x", couplings=np.zeros((2, 5, 2, 5)),
+                   field=np.zeros((2, 5)), alphabet="rna"), "field couplings n_neighbours"),
     "sequence_weights": (datasets.sequence_weights, {"X": LABELS}, "X identity n_threads"),
     "receptive_fields": (plotting.receptive_fields, dict(weights=np.ones((4, 3)), shape=(2, 2)),
                          "weights shape n_fields columns order ax"),
@@ -132,6 +137,16 @@ def test_estimators_name_the_argument_that_is_wrong(name, kind):
         takes_frames = name[:5] in ("Potts", "Fully") or (name, kind) == ("GeneralizedRBM", "frame")
         if kind not in ("strings", "masked", "frame") or not takes_frames:
             refused(lambda **k: clone(estimator).fit(**(data | k)), argument, ODD[kind])
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_the_imaginary_part_of_data_is_not_lost(name):
+    estimator, data = ESTIMATORS[name]
+    for form, (argument, values) in product((np.array, csr_array, pd.DataFrame), data.items()):
+        if form is np.array or values.ndim == 2:
+            wrong = form(values * (1 + 1j))
+            message = refused(lambda **k: clone(estimator).fit(**(data | k)), argument, wrong)
+            assert "imaginary" in message
 
 
 def test_lists_and_frames_of_numbers_are_data():

@@ -20,6 +20,14 @@ def assert_equal(found, expected, **close):
         np.testing.assert_allclose(one, other, **close)
 
 
+def assert_same(state, other):
+    """Compare all that a run has left, bit by bit."""
+    assert_equal(state, other, rtol=0)
+    assert state.history == other.history
+    for part, expected in zip(state.preconditioners, other.preconditioners, strict=True):
+        np.testing.assert_array_equal(part, expected)
+
+
 def states_by_threads(model, X, settings, rows, rate):
     """States after steps of one, two and three threads."""
     states = []

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import sys
 from collections.abc import Hashable
 from numbers import Integral, Real
 from pathlib import Path
@@ -10,19 +11,21 @@ import numpy as np
 
 
 def refusing_overflow(function):
-    """Make a function raise one error with a remedy if NumPy meets an overflow or makes NaN."""
+    """Make a function raise one error with a remedy if the package overflows or makes NaN."""
 
     @functools.wraps(function)
     def checked(*args, **kwargs):
-        try:
-            with np.errstate(over="raise", divide="raise", invalid="raise"):
-                return function(*args, **kwargs)
-        except ArithmeticError as error:
-            if str(error).endswith("."):  # a message of this package
-                raise
-            raise FloatingPointError(
-                f"{error}: give couplings, fields and values of smaller size, or double precision."
-            ) from error
+        with np.errstate(over="call", divide="call", invalid="call", call=refuse):
+            return function(*args, **kwargs)
+
+    def refuse(kind, _):
+        # Functions of users, such as methods of their priors, may use infinities.
+        frame, advice = sys._getframe(1), "values of smaller size, or double precision"
+        while frame and frame.f_code is not checked.__code__:
+            if not frame.f_globals.get("__name__", "").startswith(("fastmf", "numpy", "scipy")):
+                return
+            frame = frame.f_back
+        raise FloatingPointError(f"{kind}: give couplings, fields and {advice}.")
 
     return checked
 
@@ -97,8 +100,8 @@ def file_path(name, value):
     if not isinstance(value, str | os.PathLike):
         raise TypeError(f"{name} must be a str or a path, got {type(value).__name__}.")
     try:
-        if "\0" in os.fsdecode(os.fsencode(value)):
-            raise ValueError("a null character")
+        if not (text := os.fsdecode(os.fsencode(value))) or "\0" in text:
+            raise ValueError("a null character" if text else "it is empty")
     except ValueError as error:  # characters that the file system cannot encode, too
         raise ValueError(
             f"{name} must be the name of a file, got {value!a:.60}: {error}."

@@ -23,8 +23,7 @@ def warn_user(message, category=UserWarning):
 
 
 def _is_inner(frame):
-    name = frame.f_globals.get("__name__") or ""
-    return name.partition(".")[0] in _INNER_PACKAGES
+    return (frame.f_globals.get("__name__") or "").partition(".")[0] in _INNER_PACKAGES
 
 
 def listed(values, most=10, text=str):

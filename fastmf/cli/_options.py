@@ -4,7 +4,6 @@ import argparse
 import ast
 import inspect
 import re
-from pathlib import Path
 from textwrap import dedent
 
 from fastmf._jit.messages import to_stderr
@@ -156,19 +155,17 @@ def check_outputs(inputs, *outputs):
 
     `outputs` are pairs of a path, or None, and the suffixes that it may have.
     """
+    from fastmf.models._io import check_folder
+
     roles = {_identity(path): "a file that is read" for path in inputs if path is not None}
     for name, suffixes in outputs:
         if name is None:
             continue
-        path = Path(name)
+        path = check_folder(name)
         if path.suffix.lower() not in suffixes:
             raise ValueError(
                 f"{path}: the name of this output must end in {' or '.join(suffixes)}."
             )
-        if not path.parent.is_dir():
-            raise ValueError(f"{path}: there is no folder {path.parent}.")
-        if path.is_dir():
-            raise ValueError(f"{path} is a folder; give the name of a file.")
         if (replaced := roles.get(_identity(path))) is not None:
             raise ValueError(
                 f"output {path} would replace {replaced}: give another name of output."
@@ -178,7 +175,8 @@ def check_outputs(inputs, *outputs):
 
 def _identity(path):
     """Return a key that is equal for links to the same file; ".npz:KEY" is the .npz file."""
-    head, separator, _ = str(path).rpartition(".npz:")
-    path = Path(head + ".npz" if separator else path).resolve()
+    from fastmf.datasets.files import file_and_key
+
+    path = file_and_key(path)[0].resolve()
     # Hard links have the same inode and device; on some file systems the inode is 0.
     return path.stat()[1:3] if path.exists() and path.stat().st_ino else path

@@ -118,8 +118,7 @@ def _factors(network):
 
 
 def _state_names(factor, variable, n):
-    names = (getattr(factor, "state_names", None) or {}).get(variable, range(n))
-    return list(names)
+    return list((getattr(factor, "state_names", None) or {}).get(variable, range(n)))
 
 
 def _logarithms(factor, states):
@@ -176,8 +175,6 @@ def to_pgmpy(model, names=None, states=None):
     >>> float(network.get_partition_function())  # doctest: +SKIP
     4.510503...
     """
-    if not isinstance(model, BoltzmannMachine):
-        raise TypeError(f"model must be a BoltzmannMachine, got {type(model).__name__}.")
     tables, _ = state_tables(model)
     sizes = tables.sizes.tolist()
     n, names = len(sizes), list(range(len(sizes)) if names is None else names)

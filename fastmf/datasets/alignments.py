@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._common.arguments import count, number, one_of, real_array
+from fastmf._common.arguments import count, file_path, number, one_of, real_array
 from fastmf._common.rows import row_blocks
 from fastmf._threads.workers import VECTOR_SPEED, in_parallel, workers_for
 from fastmf.datasets.files import beginning, contents, reading
@@ -224,15 +224,16 @@ def write_fasta(path, X, alphabet="protein", names=None):
     if X.ndim != 2 or X.size == 0:
         raise ValueError(f"X must have shape (n_rows, n_columns), got {X.shape}.")
     alphabet = checked_alphabet(alphabet)
-    states = X.astype(int)
+    with np.errstate(invalid="ignore"):  # NaN is refused below
+        states = X.astype(int)
     if (states != X).any() or states.max() >= len(alphabet):
         raise ValueError(
             f"X must hold states below {len(alphabet)} of the alphabet {alphabet}, got "
             f"{X.max():g} at most."
         )
-    names = range(1, len(X) + 1) if names is None else list(names)
-    if len(names) != len(X) or any("\n" in str(name) for name in names):
-        raise ValueError(f"names must be {len(X)} names without line breaks, got {len(names)}.")
+    names = np.asarray(range(1, len(X) + 1) if names is None else names, object)
+    if names.shape != (len(X),) or any({*"\r\n"} & {*str(name)} for name in names):
+        raise ValueError(f"names must be {len(X)} names without line breaks, got {names!r:.60}.")
     rows = map("".join, np.array([*alphabet, "-"])[np.maximum(states, -1)])
     write_text(path, "".join(f">{name}\n{row}\n" for name, row in zip(names, rows, strict=True)))
 
@@ -253,7 +254,7 @@ def load_and_compare(
         raise TypeError(f"focus must be a str or None, got {type(focus).__name__}.")
     if alphabet is not None:
         alphabet = checked_alphabet(alphabet)
-    text = _read(Path(path), max_bytes)
+    text = _read(file_path("path", path), max_bytes)
     if focus is None and inserts == "drop":
         # If all letters are lower-case, inserts cannot be identified.
         signs = b"".join(text.rows).translate(None, _GAPS)
@@ -303,9 +304,7 @@ def residues_of(path, name, alignment, inserts="drop"):
     numbers = np.cumsum(residue) + (int(first[1]) if first else 1) - 1
     width = _aligned_in(alignment.alphabet, text, inserts).shape[1]
     # Map columns to letters: inserts, or the stop sign at the end, may have been removed.
-    places = np.arange(width)
-    if len(letters) > width:
-        places = np.flatnonzero(~_IS_INSERT[letters])
+    places = np.flatnonzero(~_IS_INSERT[letters]) if len(letters) > width else np.arange(width)
     places = np.append(places, np.arange(len(places), width))[alignment.columns]
     return [f"{chr(letters[k])}{numbers[k]}" if residue[k] else "" for k in places]
 
@@ -313,7 +312,7 @@ def residues_of(path, name, alignment, inserts="drop"):
 def is_alignment(path):
     """Whether the beginning of a file looks like an alignment; False for a pipe."""
     text = beginning(path, 4096) if Path(path).is_file() else b""
-    text = text.removeprefix(_BOM).lstrip()
+    text = text.removeprefix(_BOM).replace(b"\r", b"\n").lstrip()
     while text.startswith((b"#", b";")) and not text.startswith(b"# STOCKHOLM"):
         text = text.partition(b"\n")[2].lstrip()
     return text.startswith((b">", b"# STOCKHOLM", *_CLUSTAL))
@@ -394,7 +393,8 @@ def _fitting_alphabet(rows, columns):
 
 def _read(path, max_bytes):
     with reading(path, "an alignment"):
-        lines = io.BytesIO(contents(path, max_bytes).removeprefix(_BOM))
+        text = contents(path, max_bytes).removeprefix(_BOM).replace(b"\r\n", b"\n")
+        lines = io.BytesIO(text.replace(b"\r", b"\n"))  # lines of old Macs end in \r
         names, rows = sequences(enumerate(map(bytes.strip, lines), 1))
     if not names:
         raise ValueError(f"{path} holds no sequences.")

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fastmf._common.arguments import file_path, number
 from fastmf._common.warning import listed, warn_user
 from fastmf.models._io import Archive, memory_limit, read_header, reason
 
@@ -66,7 +67,7 @@ def open_decompressed(path):
 
 def contents(path, max_bytes, n_copies=1):
     """Read the uncompressed bytes of a file; `n_copies` of them may take at most `max_bytes`."""
-    pieces, n_remaining = [], max_bytes // n_copies + 1
+    pieces, n_remaining = [], number("max_bytes", max_bytes, 0, np.inf) // n_copies + 1
     with open_decompressed(path) as file:
         while piece := file.read(int(min(io.DEFAULT_BUFFER_SIZE, n_remaining))):
             pieces.append(piece)
@@ -479,14 +480,12 @@ def read_array(path, *, max_bytes=None):
 
 def read_named(path, ignored=(), max_bytes=None):
     """Read the array of a file and the names of its columns (None if it has no names)."""
+    path, key = file_and_key(file_path("path", path))
     if is_text(path):
-        path = Path(path)
         with reading(path, "a table"):
             return read_table(path, _limit(path, max_bytes), ignored)
     if ignored:
         raise ValueError(f"{path} has no names of columns, such as {ignored[0]!r}.")
-    head, separator, key = str(path).rpartition(".npz:")
-    path, key = (Path(head + ".npz"), key) if separator else (Path(path), None)
     name = path.name.lower()
     if name.endswith(".npz"):
         array = _read_npz(path, key, max_bytes)
@@ -501,6 +500,12 @@ def read_named(path, ignored=(), max_bytes=None):
     if array.size == 0:
         raise ValueError(f"{path} holds an array without entries, of shape {array.shape}.")
     return array.astype(array.dtype.newbyteorder("="), copy=False), None
+
+
+def file_and_key(path):
+    """Split FILE.npz:KEY; without a key, it is None."""
+    parts = re.fullmatch(r"(?is)(.*\.npz):(.*)", str(path))
+    return (Path(parts[1]), parts[2]) if parts else (Path(path), None)
 
 
 def _limit(path, max_bytes):

@@ -1,12 +1,11 @@
 """Reading and writing of the binary parameter files of plmc (Potts models)."""
 
 import re
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._common.arguments import real_array
+from fastmf._common.arguments import file_path, real_array
 from fastmf.datasets.alignments import checked_alphabet
 from fastmf.datasets.files import reading
 from fastmf.models._io import replacing
@@ -93,7 +92,7 @@ def read_plmc(path):
     --------
     See `write_plmc`.
     """
-    path = Path(path)
+    path = file_path("path", path)
     with reading(path, "parameters of plmc"), open(path, "rb") as file:
         sizes = np.fromfile(file, "<i4", 5).tolist()
         head = np.fromfile(file, _layout(*sizes[:4], _type(path.stat().st_size, sizes)), 1)[0]
@@ -206,8 +205,8 @@ def _checked(values, alphabet):
     names = tuple(PlmcParameters.__annotations__)
     if unknown := set(values) - set(names):
         raise TypeError(f"write_plmc has no argument {sorted(unknown)}; expected {names[3:]}.")
-    L, q = len(real_array("field", values["field"])), len(alphabet)
-    neighbours = np.asarray(values.get("n_neighbours", ()), np.float64)
+    L, q = len(np.atleast_1d(real_array("field", values["field"]))), len(alphabet)
+    neighbours = real_array("n_neighbours", values.get("n_neighbours", ()))
     defaults = {
         "frequencies": np.zeros((L, q)),
         "pair_frequencies": np.zeros((L, q, L, q)),

@@ -9,6 +9,7 @@ from fastmf._common.arguments import file_path, number
 from fastmf.datasets.files import check_memory, contents, reading
 from fastmf.models._io import write_text
 from fastmf.models._state_tables import (
+    MAX_LOG,
     allowed_states,
     equal_factors,
     factors_of,
@@ -220,10 +221,9 @@ def save_uai(model, path, *, clamp=None, log_factor=0.0):
     >>> np.isclose(mf.exact(again).log_partition, mf.exact(spins).log_partition)
     np.True_
     """
-    if not isinstance(model, BoltzmannMachine):
-        raise TypeError(f"model must be a BoltzmannMachine, got {type(model).__name__}.")
     path = file_path("path", path)
-    log_factor = number("log_factor", log_factor, -np.finfo(float).max, np.finfo(float).max)
+    limit = 2**20 * MAX_LOG  # larger ones would become millions of factors
+    log_factor = number("log_factor", log_factor, -limit, limit)
     tables, states = state_tables(model)
     allowed = np.split(allowed_states(model, clamp, states), tables.first[1:])
     factors = [((), table) for table in equal_factors(log_factor)] if log_factor else []
@@ -240,8 +240,8 @@ def save_uai(model, path, *, clamp=None, log_factor=0.0):
     if clamp is not None:
         observed = [(k, int(a.argmax())) for k, a in enumerate(allowed) if a.sum() == 1]
         words = [len(observed), *(number for pair in observed for number in pair)]
-        name = path.name.removesuffix(".gz") + ".evid"
-        write_text(path.with_name(name), " ".join(map(str, words)) + "\n")
+        name = path.stem if path.suffix.lower() == ".gz" else path.name
+        write_text(path.with_name(f"{name}.evid"), " ".join(map(str, words)) + "\n")
 
 
 # --- words ----------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ class Words:
 
     def _line(self):
         """Return the number of the line of the last word read."""
-        numbers = np.cumsum([len(line.split()) for line in self._text.split(b"\n")])
+        numbers = np.cumsum([len(line.split()) for line in self._text.splitlines()])
         return int(np.searchsorted(numbers, self._n_taken)) + 1
 
 

@@ -130,8 +130,7 @@ def score_samples(estimator, X, log_partition="auto"):
     """
     X = checked_dask("X", X)
     value = estimator._log_partition_of_centred(log_partition)
-    scores = of_rows(X, lambda block: estimator._scores(block, value)[:, None], 1)
-    return scores[:, 0]
+    return of_rows(X, lambda block: estimator._scores(block, value)[:, None], 1)[:, 0]
 
 
 def of_rows(X, function, n_columns, dtype=np.float64):

@@ -42,8 +42,8 @@ def gibbs_chains(
 
     Raises
     ------
-    ValueError, TypeError
-        If the units cannot be sampled, or an argument is invalid.
+    ValueError, TypeError, FloatingPointError
+        If the units cannot be sampled, an argument is invalid, or numbers overflow.
 
     Examples
     --------

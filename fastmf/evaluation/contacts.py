@@ -50,7 +50,7 @@ def contact_scores(couplings, gauge="zero-sum", ignore=None, apc=True, *, sizes=
         sizes = real_array("sizes", sizes)
         if sizes.dtype.kind not in "iu" or sizes.ndim != 1:
             raise TypeError(f"sizes must be an integer for each group, got {sizes!r:.60}.")
-    if couplings.ndim == 4 and sizes is None:
+    if couplings.ndim == 4 and couplings.size and sizes is None:
         sizes = np.full(couplings.shape[0], couplings.shape[1])
         couplings = couplings.reshape(int(sizes.sum()), -1)
     n_states = 0 if sizes is None else int(np.sum(sizes))

@@ -159,8 +159,8 @@ def matthews_correlation(truth, estimate):
         if np.isnan(values).any():
             raise ValueError(f"matthews_correlation: {name} contains NaN.")
     truth, estimate = truth > 0.5, estimate > 0.5
-    if truth.size == 0:
-        raise ValueError(f"matthews_correlation: no entries in arrays of shape {truth.shape}.")
+    if not truth.ndim or truth.size == 0:
+        raise ValueError(f"truth and estimate must have an axis of entries, got {truth.shape}.")
     counts = (x.sum(-1, dtype=np.float64) for x in (truth, estimate, truth & estimate))
     n, (true, positive, both) = truth.shape[-1], counts
     scale = np.sqrt(positive * true) * np.sqrt((n - true) * (n - positive))

@@ -143,8 +143,7 @@ class AnnealedEstimate(NamedTuple):
     @property
     def lacking(self):
         """Difference of the lower bound and the lower estimate in nats, or 0."""
-        lower_end = min(self.log_partition, self.reverse)
-        return max(0.0, self.lower_bound - lower_end)
+        return max(0.0, self.lower_bound - min(self.log_partition, self.reverse))
 
     @property
     def message(self):

@@ -29,8 +29,8 @@ def pseudo_log_likelihood(model, X):
 
     Raises
     ------
-    ValueError
-        If X has values outside the support of the visible units.
+    ValueError, FloatingPointError
+        If X has values outside the support of the visible units, or numbers overflow.
     TypeError
         If the model is not an RBM with discrete visible units.
 

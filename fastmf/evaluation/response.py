@@ -45,9 +45,9 @@ def susceptibility(model, result):
 
     Raises
     ------
-    ValueError, TypeError
+    ValueError, TypeError, FloatingPointError
         If the result has not converged or is not stable (the matrix is not positive definite); if
-        units or the solver are not supported; or with an external precision.
+        units or the solver are not supported; with an external precision; or if numbers overflow.
 
     Notes
     -----
@@ -68,6 +68,8 @@ def susceptibility(model, result):
     if not np.all(result.converged):
         raise ValueError("susceptibility: the result has not converged.")
     J, mean, var = _couplings(model), _flat(result.mean), _flat(result.var)
+    if mean.shape[1] != len(J):
+        raise ValueError(f"result must be of {model!r}, got means of {mean.shape[1]} units.")
     response = _bethe_response if isinstance(result, Beliefs) else _mean_field_response
     rows = []
     for k in range(len(mean)):

@@ -77,8 +77,7 @@ class ConditionalSettings(AscentSettings):
             )
         check.one_of("gibbs_start", self.gibbs_start, ("data", "logistic", "random"))
         check.count("n_gibbs", self.n_gibbs)
-        if self.n_sweeps is not None:
-            check.count("n_sweeps", self.n_sweeps)
+        check.count("n_sweeps", self.n_sweeps, optional=True)
 
     @property
     def prediction_inference(self):
@@ -262,8 +261,7 @@ class ConditionalSteps(Steps):
         is_correct = (beliefs.visible > 0.5) == (Y > 0.5)
         of_rows = np.ones(len(Y)) if weights is None else weights
         correct = np.average(is_correct, weights=of_rows[:, None] * ~np.isnan(Y))
-        converged = np.average(beliefs.residual < 1e-3, weights=weights)
-        return float(correct), float(converged)
+        return float(correct), float(np.average(beliefs.residual < 1e-3, weights=weights))
 
     def draw(self, model, data, missing, n_sweeps, rng):
         """Fill in unknown labels by draws, or by modes for objectives that are no likelihoods."""

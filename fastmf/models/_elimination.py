@@ -328,9 +328,7 @@ class EliminationPlan:
     @property
     def n_message_entries(self):
         """Number of entries of all messages; infinite without an order."""
-        if not self.complete:
-            return math.inf
-        return sum(map(self._size, self.separators))
+        return sum(map(self._size, self.separators)) if self.complete else math.inf
 
     def n_bytes(self, averages):
         """Return the peak memory; averages need the messages of all steps at once."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fastmf._common.arguments import file_path
+from fastmf._common.arguments import count, file_path
 from fastmf._common.rows import is_sparse
 from fastmf._threads.workers import computed_once
 from fastmf.models._couplings import sparse_from_arrays, sparse_to_arrays
@@ -29,16 +29,18 @@ MODELS: dict[str, type] = {}
 
 def check_folder(path):
     """Raise unless the folder of a file exists."""
-    file_path("path", path)
-    if not Path(path).parent.is_dir():
-        raise FileNotFoundError(f"{path}: there is no folder {Path(path).parent}.")
+    path = file_path("path", path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path}: there is no folder {path.parent}.")
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give the name of a file.")
+    return path
 
 
 @contextmanager
 def replacing(path):
     """Open a temporary binary file that replaces `path` atomically when it is closed."""
-    path = file_path("path", path)
-    check_folder(path)
+    path = check_folder(path)
     _remove_leftovers(path)
     handle, temporary = tempfile.mkstemp(".tmp", f"{path.name}.", path.parent)
     try:
@@ -282,6 +284,7 @@ class UnknownPrior(LookupError):
 
 def memory_limit(n_file_bytes, max_bytes):
     """Return the largest memory of the arrays of a file, `max_bytes` or its default."""
+    max_bytes = count("max_bytes", max_bytes, 0, optional=True)
     return max(MIN_MEMORY_BYTES, n_file_bytes) if max_bytes is None else max_bytes
 
 

@@ -94,8 +94,7 @@ class States(NamedTuple):
         # States of a group have the value 0 in its other columns.
         n_nonzero = np.bincount(unit_of_column, nonzero, len(self.sizes))
         elsewhere = n_nonzero[unit] - nonzero[self.columns]
-        wrong = given[self.columns] & (self.values != wanted[self.columns])
-        return ~wrong & (elsewhere == 0)
+        return ~(given[self.columns] & (self.values != wanted[self.columns])) & (elsewhere == 0)
 
     def couplings(self, graph):
         """Return the flat couplings of a `PairwiseGraph` over these states."""
@@ -151,6 +150,8 @@ def states_of_units(prior):
 
 def state_tables(model):
     """Make the `Tables` and `States` of a BoltzmannMachine."""
+    if not isinstance(model, BoltzmannMachine):
+        raise TypeError(f"model must be a BoltzmannMachine, got {type(model).__name__}.")
     states, graph = states_of_units(model.prior), pairwise_graph(model)
     return Tables(states.sizes, graph.edges, states.weights, states.couplings(graph)), states
 

@@ -46,8 +46,8 @@ class Machine(Model):
 
         Raises
         ------
-        TypeError
-            For spike-and-slab units and users' priors: p^(1 / T) is of another family.
+        TypeError, FloatingPointError
+            For spike-and-slab units, users' priors (p^(1 / T) is of another family), or overflow.
 
         Examples
         --------

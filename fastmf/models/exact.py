@@ -95,8 +95,8 @@ def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes
 
     Raises
     ------
-    ValueError
-        If the model is too large or not discrete, or no state has a positive weight.
+    ValueError, FloatingPointError
+        If the model is too large or not discrete, no state has a positive weight, or sums overflow.
     TypeError
         If the model is of another class, or an option is only for Boltzmann machines.
 

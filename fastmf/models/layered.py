@@ -123,8 +123,8 @@ class Layered(Machine):
 
         Raises
         ------
-        TypeError
-            If there are categorical units.
+        TypeError, FloatingPointError
+            If there are categorical units, or numbers overflow.
 
         Examples
         --------

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from fastmf._common.arguments import number, refusing_overflow
+from fastmf._common.arguments import number, positive, refusing_overflow
 from fastmf._common.linalg import Gram
 from fastmf._common.stored_columns import StoredColumns
 from fastmf.models import _checks
@@ -88,12 +88,9 @@ class SparseLinearModel(Model):
         y = np.atleast_2d(_checks.matrix("y", np.atleast_2d(self.y)).astype(np.float64))
         if y.shape != (1, len(X)):
             raise ValueError(f"y must have shape ({len(X)},), got {np.shape(self.y)}.")
-        variance = number("noise_variance", self.noise_variance, -np.inf, np.inf)
-        if not 0 < variance < np.inf:
-            raise ValueError(f"noise_variance must be positive and finite, got {variance:g}.")
-        rows = float(len(X))
-        if self.total_rows is not None:
-            rows = number("total_rows", self.total_rows, -np.inf, np.inf)
+        variance = positive("noise_variance", self.noise_variance)
+        rows = len(X) if self.total_rows is None else self.total_rows
+        rows = number("total_rows", rows, -np.inf, np.inf)
         square = number("absent_square", self.absent_square, -np.inf, np.inf)
         if not (np.isfinite(rows) and 0 <= square < np.inf):
             raise ValueError(
@@ -223,8 +220,7 @@ def with_gram(model, gram):
 
 def gram_of(model):
     """Return X'X in double precision."""
-    gram = Gram(model.X) if model._gram is None else model._gram
-    return gram.matrix()
+    return (Gram(model.X) if model._gram is None else model._gram).matrix()
 
 
 def _row_weights(value, n_rows):

@@ -9,7 +9,7 @@ some rows at a time.
 
 import numpy as np
 
-from fastmf._common.rows import column_sums, is_incomplete, is_sparse, row_blocks
+from fastmf._common.rows import column_sums, is_incomplete, is_sparse, nonzero_values, row_blocks
 from fastmf._threads.workers import matrix_product
 from fastmf.priors._groups import as_states, column_sizes, columns_by_parts, has_groups
 from fastmf.priors._protocol import (
@@ -97,6 +97,11 @@ def check_part(prior, X, means=True, places=None, first_row=0, zero="0", name="X
 
     Messages number columns by `places`, count rows from `first_row`, and call a zero `zero`.
     """
+    if means and 0 not in (two_values(prior) or (0,)) and _holds_bits(X):
+        raise ValueError(
+            f"{name} has no values but 0 and 1, got for units of the values -1 and 1, whose means "
+            f"may be between: give 2 * {name} - 1, or take units of the kind 'bernoulli'."
+        )
     if is_sparse(X):
         if not _all_stored_admissible(prior, X, means):
             for rows in row_blocks(X, dense=True):
@@ -115,6 +120,15 @@ def check_part(prior, X, means=True, places=None, first_row=0, zero="0", name="X
         f"{column if places is None else places[column]}: recode or scale them (8-bit images as "
         "X / 255 or X > 127), or take other units."
     )
+
+
+def _holds_bits(X):
+    """Return whether all entries are 0 or 1, and both occur; missing ones do not count."""
+    if not X.size or X.min() < 0:  # the usual case of -1 and 1
+        return False
+    values = nonzero_values(X)
+    ones = values == 1
+    return ones.any() and (ones | np.isnan(values)).all() and values.size < np.prod(X.shape)
 
 
 def _all_stored_admissible(prior, X, means):

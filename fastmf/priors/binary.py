@@ -136,6 +136,6 @@ class Ising(NamedTuple):
     @classmethod
     def from_data(cls, X):
         """Fit half the log-odds of the columns, with a pseudo-count of one for each value."""
-        ups = column_sums(X, lambda x, columns: x > 0)
-        log_odds = np.log(ups + 1.0) - np.log(X.shape[0] - ups + 1.0)
+        n, sums = X.shape[0], column_sums(X)
+        log_odds = np.log((n + sums) / 2 + 1.0) - np.log((n - sums) / 2 + 1.0)
         return cls((log_odds / 2).astype(floating_type(X)))

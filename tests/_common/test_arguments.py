@@ -95,7 +95,7 @@ def test_flags_paths_and_seeds():
     for bad in (0, True, None, 1.0, b"name"):
         with pytest.raises(TypeError, match="x must be a str or a path"):
             check.file_path("x", bad)
-    for bad in ("\ud800", "a\0b"):
+    for bad in ("\ud800", "a\0b", ""):
         with pytest.raises(ValueError, match="x must be the name of a file"):
             check.file_path("x", bad)
     assert isinstance(check.generator(None, optional=True), np.random.Generator)

@@ -50,7 +50,7 @@ def load(folder, text, *arguments, **options):
 
 
 @pytest.mark.parametrize("compress", [False, True])
-@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_a2m(tmp_path, compress, newline):
     text = A2M.replace("\n", newline).encode()
     found = load(tmp_path, gzip.compress(text) if compress else text)

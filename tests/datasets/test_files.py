@@ -38,9 +38,10 @@ def test_npy_and_npz(tmp_path):
     np.save(tmp_path / "x.npy", PIXELS)
     np.savez(tmp_path / "one.npz", a=PIXELS)
     np.savez_compressed(tmp_path / "two.npz", a=PIXELS, b=PIXELS[0])
+    (tmp_path / "two.npz").rename(tmp_path / "TWO.NPZ")
     np.testing.assert_array_equal(read_array(tmp_path / "x.npy"), PIXELS)
     np.testing.assert_array_equal(read_array(tmp_path / "one.npz"), PIXELS)
-    np.testing.assert_array_equal(read_array(f"{tmp_path / 'two.npz'}:b"), PIXELS[0])
+    np.testing.assert_array_equal(read_array(f"{tmp_path / 'TWO.NPZ'}:b"), PIXELS[0])
 
 
 def test_npz_says_which_arrays_there_are(tmp_path):

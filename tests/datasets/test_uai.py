@@ -64,7 +64,7 @@ def written(path, text, name="model.uai"):
     "\ufeff" + TEXT.replace("\n", "\r\n"),
     " ".join(TEXT.split()),
     "\n\n" + TEXT.replace("\n", "\t\n \n"),
-    TEXT.replace("MARKOV", "bayes").rstrip(),
+    TEXT.replace("MARKOV", "bayes").rstrip().replace("\n", "\r"),
 ])  # fmt: skip
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_model_against_the_product_of_its_factors(tmp_path, text, packed):
@@ -174,11 +174,13 @@ def test_round_trips(tmp_path, machine, name):
 
 def test_evidence_is_written(tmp_path):
     machine = mf.BoltzmannMachine(np.zeros((3, 3)), mf.Ising(np.zeros(3)))
-    save_uai(machine, tmp_path / "m.uai.gz", clamp=[-1, np.nan, 1])
-    uai = load_uai(tmp_path / "m.uai.gz", tmp_path / "m.uai.evid")
+    save_uai(machine, tmp_path / "m.UAI.GZ", clamp=[-1, np.nan, 1])
+    uai = load_uai(tmp_path / "m.UAI.GZ", tmp_path / "m.UAI.evid")
     np.testing.assert_array_equal(uai.clamp, [0, np.nan, 1])
     with pytest.raises(ValueError, match="outside the support"):
         save_uai(machine, tmp_path / "m.uai", clamp=[0.5, np.nan, 1])
+    with pytest.raises(ValueError, match="log_factor must be in"):
+        save_uai(machine, tmp_path / "m.uai", log_factor=1e300)
     assert not (tmp_path / "m.uai").exists()
 
 
@@ -216,6 +218,7 @@ HEAD = "MARKOV\n2\n2 2\n1\n"
         (HEAD + "2 0 1\n4\n0 0\n0 0", "line 8: factor 0 is zero everywhere"),
         ("MARKOV 1 2 2 1 0 1 0 2 0 1 2 1 0", "no state of variable 0 is possible"),
         (HEAD + "1 1\n2\n1 1\n\n5", "line 9: there are more words"),
+        ((HEAD + "1 1\n2\n1 1\n\n5").replace("\n", "\r"), "line 9: there are more words"),
         (b"\x93NUMPY\x01\x00\xff\xfe", "it begins with"),
         (b"\x1f\x8b\x08\x00broken", "cannot be read as a UAI file"),
         (gzip.compress(TEXT.encode(), mtime=0)[:-30], "cannot be read as a UAI file"),

@@ -9,6 +9,7 @@ from own_priors import ThreeLevels
 import fastmf as mf
 from fastmf.evaluation import (
     contact_precision,
+    contact_scores,
     flip,
     matthews_correlation,
     nearest_neighbour,
@@ -244,7 +245,9 @@ def test_matthews_correlation_of_extremes():
         (lambda: nearest_neighbour([[1]], [[1, 0]]), r"\(1, 1\) and \(1, 2\)"),
         (lambda: nearest_neighbour(np.ones((1, 3)), np.ones((0, 3))), "at least one"),
         (lambda: matthews_correlation([0, 1], [np.nan, 1]), "estimate contains NaN"),
-        (lambda: matthews_correlation([], []), "no entries"),
+        (lambda: matthews_correlation([], []), "an axis of entries"),
+        (lambda: matthews_correlation(1.0, 1.0), "an axis of entries"),
+        (lambda: contact_scores(np.zeros((0, 2, 0, 2))), "couplings must be finite and have shape"),
     ],
 )
 def test_bad_input_is_named(call, name):

@@ -137,6 +137,8 @@ def test_solutions_that_are_refused(solve):
             susceptibility(ferromagnet, mf.belief_propagation(ferromagnet, **unsuited))
     with pytest.raises(TypeError, match="result must be a FixedPoint"):
         susceptibility(ferromagnet, ferromagnet)
+    with pytest.raises(ValueError, match="result must be of BoltzmannMachine"):
+        susceptibility(mf.BoltzmannMachine(np.zeros((9, 9)), mf.Ising(np.zeros(9))), up)
     with pytest.raises(ValueError, match="no solution of the model"):
         susceptibility(ferromagnet, mf.tap(ferromagnet, init="up", precision=np.ones(20), order=1))
 

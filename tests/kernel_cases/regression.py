@@ -39,6 +39,14 @@ def enumerated(model):
     return patterns, weights, means, seconds
 
 
+def equal_columns():
+    """Features, of which two are equal and have an effect, and their target."""
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(50, 3))
+    y = 2 * A[:, 0] - A[:, 1] + 0.1 * rng.normal(size=50)
+    return A[:, [0, 0, 1, 2]], y
+
+
 def exact(model):
     """Log-evidence, means, standard deviations and inclusion probabilities, by enumeration."""
     patterns, weights, means, seconds = enumerated(model)

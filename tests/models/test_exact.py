@@ -3,6 +3,7 @@ import itertools
 
 import numpy as np
 import pytest
+from own_priors import Biased
 from scipy.special import gammaln
 
 import fastmf as mf
@@ -161,6 +162,15 @@ def test_sums_that_overflow_are_refused(kind):
     ):  # fmt: skip
         with contextlib.suppress(FloatingPointError, ValueError):  # but no warning, an error here
             call(machine)
+
+
+def test_priors_of_users_may_overflow():
+    units = (kind(np.full(3, -1000.0)) for kind in (Biased, Bernoulli))
+    mine, ours = (mf.RBM(np.ones((3, 2)), visible, Ising(np.ones(2))) for visible in units)
+    for solve in (mf.tap, mf.relaxed_bp, mf.adaptive_tap):
+        result, expected = solve(mine), solve(ours)
+        assert result.log_partition == pytest.approx(expected.log_partition, rel=1e-12)
+        np.testing.assert_allclose(result.mean[1], expected.mean[1], atol=1e-8)
 
 
 # --- RBMs without hidden units: independent visible units, of which everything is known -----------

@@ -195,8 +195,7 @@ def test_states_that_do_not_occur():
     labels = never.one_hot([[0, 1], [1, 1], [2, 0]])
     assert never.log_prob(labels).sum(1).tolist() == [0.8, -np.inf, 0.1]
     assert never.contains(labels).all(1).tolist() == [True, False, True]
-    projected = never.project().field
-    np.testing.assert_allclose(projected, [0.1, -np.inf, -0.1, -0.25, 0.25])
+    np.testing.assert_allclose(never.project().field, [0.1, -np.inf, -0.1, -0.25, 0.25])
 
 
 def test_states_that_do_not_occur_in_solvers():

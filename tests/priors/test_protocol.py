@@ -610,6 +610,11 @@ def test_values_outside_the_support_are_named():
     check_support(binary, X / 2)
     with pytest.raises(ValueError, match=r"got 0\.5 in row 0, column 1"):
         check_support(binary, X / 2, means=False)
+    for form in (np.array, csr_array, lambda x: np.where(np.eye(2, 3, 1), np.nan, x)):
+        check_support(mf.Ising(np.zeros(3)), form(2 * X - 1))  # -1 and 1
+        check_support(mf.Ising(np.zeros(3)), form(X / 2))  # means
+        with pytest.raises(ValueError, match=r"0 and 1, .*give 2 \* X - 1, or .*'bernoulli'"):
+            check_support(mf.Ising(np.zeros(3)), form(X))
     both = mf.Concatenated(mf.Gaussian(np.zeros(2), 1.0), mf.Ising(np.zeros(1)))
     check_support(both, np.array([[7.0, -3.0, 1.0]]))
     with pytest.raises(ValueError, match="got 3 in row 0, column 2"):

@@ -85,8 +85,7 @@ def test_from_data(dtype):
         GaussBernoulli.from_data(X),
     ):
         assert prior.field.dtype == prior.log_odds.dtype == dtype
-        share = 1 / (1 + np.exp(-prior.log_odds))
-        np.testing.assert_allclose(share, occupied, atol=1e-3)
+        np.testing.assert_allclose(1 / (1 + np.exp(-prior.log_odds)), occupied, atol=1e-3)
         mean, var = prior.moments(dtype(0), dtype(0))
         np.testing.assert_allclose(mean, X.mean(0), atol=2e-3)
         np.testing.assert_allclose(var, X.var(0), atol=2e-3)

@@ -32,7 +32,7 @@ def checked_data(estimator, X, y="no_validation", *, reset, missing=False, **opt
     """Validate data with scikit-learn; errors name the location and a remedy."""
     options |= {"reset": reset, "ensure_all_finite": False}
     X, without_y = with_nan(X), isinstance(y, str)
-    refuse_dates("X", X)
+    check_types("X", X)
     y = y if without_y else complete_target(y, options.get("y_numeric"))
     try:
         checked = validate_data(estimator, X, y, **options)
@@ -57,14 +57,15 @@ def types_of_columns(X):
     return np.atleast_1d(np.asarray(types, object)).tolist()
 
 
-def refuse_dates(name, data):
-    """Raise for columns of dates or times, which have no natural origin and unit."""
+def check_types(name, data, refused="mMc"):
+    """Raise for columns of dates or times, which have no natural origin, or complex numbers."""
     for k, dtype in enumerate(types_of_columns(data)):
-        temporal = getattr(dtype, "is_temporal", bool)()  # a dtype of polars
-        if temporal or getattr(dtype, "kind", "") in ("m", "M"):
+        temporal = "M" if getattr(dtype, "is_temporal", bool)() else ""  # a dtype of polars
+        if (kind := temporal or getattr(dtype, "kind", "O")) in refused:
             columns = list(getattr(data, "columns", []))
             column = f" in column {k} ({columns[k]!r})" if columns else ""
-            raise ValueError(f"{name} must hold numbers, got {dtype}{column}: {_DATES}.")
+            advice = "give their real and imaginary parts as columns" if kind == "c" else _DATES
+            raise ValueError(f"{name} must hold numbers, got {dtype}{column}: {advice}.")
 
 
 def refuse_lazy(data):
@@ -74,14 +75,16 @@ def refuse_lazy(data):
 
 
 def dense_frame(X):
-    """Convert sparse columns of a pandas data frame to dense ones; return other data unchanged."""
-    dtypes = enumerate(types_of_columns(X))
-    sparse = {k: dtype.subtype for k, dtype in dtypes if hasattr(dtype, "fill_value")}
-    if not sparse:
+    """Convert sparse columns of pandas, and dictionaries of Arrow, to columns and categories."""
+    X = X.to_pandas() if type(X).__module__.partition(".")[0] == "pyarrow" else X
+    new = {k: dtype.subtype if hasattr(dtype, "fill_value") else "category"
+           for k, dtype in enumerate(types_of_columns(X))
+           if hasattr(dtype, "fill_value") or str(dtype).startswith("dictionary")}  # fmt: skip
+    if not new:
         return X
     if X.ndim == 1:
-        return X.astype(sparse[0])
-    return X.copy().set_axis(range(X.shape[1]), axis=1).astype(sparse).set_axis(X.columns, axis=1)
+        return X.astype(new[0])
+    return X.copy().set_axis(range(X.shape[1]), axis=1).astype(new).set_axis(X.columns, axis=1)
 
 
 def with_nan(X):
@@ -160,8 +163,7 @@ def column_name(estimator, column):
 def complete_target(y, numeric=False):
     """Return targets unchanged; raise if any is missing, masked, or no number if `numeric`."""
     refuse_lazy(y)
-    if numeric:
-        refuse_dates("y", y)
+    check_types("y", y, "mMc" if numeric else "c")
     if is_sparse(y) or y is None:
         return y
     if np.ma.isMaskedArray(y):

@@ -39,7 +39,7 @@ from fastmf.learning.layered.settings import (
 )
 from fastmf.learning.layered.step import Plan
 from fastmf.learning.training.ascent import initial_state, learning_rate
-from fastmf.learning.training.trainer import monitor_rows, resampled_rows, stream
+from fastmf.learning.training.trainer import monitor_rows, resampled_rows, stream, within_range
 from fastmf.models._checks import unit_prior
 from fastmf.priors import Bernoulli, Categorical, Gaussian, Ordinal
 from fastmf.priors._groups import column_sizes, has_groups, has_groups_of_states
@@ -313,7 +313,8 @@ class Learning:
             plan.prepare(state, X)
         rng = stream(self._state_seed, self.n_iter_)
         X = completed_once(state.model, X, [self._state_seed, self.n_iter_], self.n_threads)
-        plan(state, X, learning_rate(settings, 0), rng)
+        with within_range(state):
+            plan(state, X, learning_rate(settings, 0), rng)
         model, self.n_iter_ = state.model, self.n_iter_ + 1
         self.model_ = self._scaling.undone(model)
         return self

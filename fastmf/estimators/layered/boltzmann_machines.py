@@ -25,10 +25,10 @@ class GeneralizedRBM(LayeredMachine):
     visible, hidden : str, class or unit prior
         A name such as "bernoulli", "ising", "binomial", "categorical", "gaussian",
         "truncated_gaussian", "gauss_bernoulli" or "truncated_gauss_bernoulli". Visible units given
-        by name or class are first fitted to the columns. Bernoulli units accept probabilities;
-        categorical units have one label each, an integer from 0. "auto": "bernoulli"; for data
-        frames not within [0, 1], by column: "bernoulli" for 0 and 1, "categorical" for strings and
-        pandas categories, "ordinal" for non-negative integers if BIC prefers it, else "gaussian".
+        by name or class are first fitted to the columns. Bernoulli units accept probabilities, and
+        Ising units means; categorical units have one label each, from 0. "auto": "bernoulli"; for
+        data frames not within [0, 1], by column: "bernoulli" for 0 and 1, "categorical" for strings
+        and categories, "ordinal" for non-negative integers if BIC prefers it, else "gaussian".
     gradient : {"auto", "tap", "mean_field", "adaptive_tap", "bp", "cd", "pcd", "exact"}
         Method for the averages over the model; for this and the options that follow see
         `fastmf.distributed.LayeredSettings`. "auto": "exact" (quasi-Newton steps on all rows)

@@ -28,6 +28,7 @@ from fastmf.estimators.common.files import Saved, check_n_features
 from fastmf.learning import conditional
 from fastmf.models import CRBM
 from fastmf.models._io import model_to_arrays
+from fastmf.priors._scaling import FARTHEST_MEAN
 
 
 class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
@@ -89,7 +90,8 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
 
     Notes
     -----
-    Ping & Ihler (2017). float32 features are processed in float32, all others in float64.
+    Ping & Ihler (2017). float32 features are processed in float32, except in predictions if means
+    are many standard deviations from zero; all others are processed in float64.
 
     Examples
     --------
@@ -461,18 +463,20 @@ class FeatureScale(NamedTuple):
             out[rows] = (X[rows] - self.offset) / self.scale
         return out
 
-    def model(self, model):
+    def model(self, model, dtype=None):
         """Convert a model of the original features to a model of the standardised features."""
-        changes = {}
+        changes = {"weights": model.weights.astype(dtype or model.dtype)}
         for layer in ("visible", "hidden"):
             weights, bias = (getattr(model, f"{layer}_{part}") for part in ("weights", "bias"))
-            changes[f"{layer}_weights"] = (weights * self.scale).astype(model.dtype)
-            changes[f"{layer}_bias"] = (bias + weights @ self.offset).astype(model.dtype)
+            changes[f"{layer}_weights"] = weights * self.scale
+            changes[f"{layer}_bias"] = bias + weights @ self.offset
         return replace(model, **changes)
 
     def undone(self, model):
         """Convert a model of the standardised features to a model of the original features."""
-        return FeatureScale(-self.offset / self.scale, 1 / self.scale).model(model)
+        # The terms of features far from zero cancel.
+        dtype = np.float64 if (abs(self.offset) > FARTHEST_MEAN * self.scale).any() else None
+        return FeatureScale(-self.offset / self.scale, 1 / self.scale).model(model, dtype)
 
 
 def partly_known_labels(y):
@@ -480,6 +484,7 @@ def partly_known_labels(y):
     if y is None:
         raise ValueError("ConditionalRBM requires y to be passed, but the target y is None.")
     if is_sparse(y):
+        complete_target(y)
         y = canonical(y).toarray() if y.ndim == 2 else canonical(y.reshape(1, -1)).toarray()[0]
         return y, np.zeros(y.shape, bool)
     y = dense_frame(y)

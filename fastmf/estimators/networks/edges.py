@@ -217,8 +217,7 @@ class EdgeInclusion(PairsResult):
         level = proper_fraction("level", level)
         if self.std is None:
             raise ValueError("intervals are of single couplings: those of Potts machines are sets.")
-        ends = slab_interval(level, self.probability, self.mean, self.std**2)
-        return np.stack(ends, axis=-1)
+        return np.stack(slab_interval(level, self.probability, self.mean, self.std**2), axis=-1)
 
     def as_frame(self, level=0.95):
         """One line for each pair of features, as a pandas data frame."""

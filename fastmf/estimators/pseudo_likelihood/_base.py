@@ -12,7 +12,7 @@ from fastmf.estimators.common.categories import (
     declared_categories,
     decoded,
 )
-from fastmf.estimators.common.data import column_name, missing_entries
+from fastmf.estimators.common.data import column_name, dense_frame, missing_entries
 from fastmf.estimators.common.files import Saved
 from fastmf.estimators.common.reports import feature_names, like_frame
 from fastmf.estimators.common.runs import drawn_seed, generator_of, warn_of_convergence
@@ -205,7 +205,8 @@ class ItemMachine(Saved, BaseEstimator):
         columns of `_sampling` (n_clusters, n_rows) are rows before completion.
         """
         self._check_options()
-        declared, missing = declared_categories(X), self.missing
+        X, missing = dense_frame(X), self.missing
+        declared = declared_categories(X)
         X = checked_table(self, X, reset=True, missing=missing != "error")
         weights = row_weights(1.0 if sample_weight is None else sample_weight, len(X))
         labels, edges = self._learned_labels(X, weights > 0, declared), self._edges()

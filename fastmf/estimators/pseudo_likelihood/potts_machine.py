@@ -410,8 +410,7 @@ class PottsMachine(Network, ItemMachine):
     def _at_labels(self, array, labels):
         """Select the entries of flat rows at the labels; zero for missing labels."""
         states = PositionStates(self.sizes_).first + np.maximum(labels, 0)
-        result = np.take_along_axis(array, states, axis=1)
-        return np.where(labels >= 0, result, 0.0)
+        return np.where(labels >= 0, np.take_along_axis(array, states, axis=1), 0.0)
 
     def _local_fields(self, labels):
         return one_hot(labels, self.sizes_) @ self._couplings + self._field

@@ -94,12 +94,16 @@ def message_layout(options, units, n_rows, has_init):
     return n_workers, (n_rows if for_each_row else n_workers, n, _padded(m, options.algorithm))
 
 
+class WeightTooLarge(ValueError):
+    """Error for weights beyond the range in which messages are computed."""
+
+
 def message_dtype(options, units):
     """Choose the type of the messages: float32 only if the largest weights allow it."""
     single = np.dtype(np.float32)
     dtype = units.model.dtype if units.max_weight <= MAX_WEIGHT[single] else np.dtype(np.float64)
     if units.max_weight > MAX_WEIGHT[dtype] and options.algorithm != "max":
-        raise ValueError(
+        raise WeightTooLarge(
             f"weights must be at most {MAX_WEIGHT[dtype] / units.factor:g} in absolute value, "
             f"got {units.max_weight / units.factor:g}."
         )

@@ -109,8 +109,9 @@ def belief_propagation(
 
     Raises
     ------
-    ValueError, TypeError
-        For arguments of wrong shapes, types or ranges, and weights beyond ±340 of {0, 1} units.
+    ValueError, TypeError, FloatingPointError
+        If arguments have wrong shapes, types or ranges, weights of {0, 1} units are beyond ±340, or
+        numbers overflow.
     MemoryError
         If the messages do not fit in memory; the error says how much they need.
 
@@ -155,8 +156,7 @@ def mixture_of_messages(model, n_starts, rng, *, field=None, clamp=None, init=No
     """Mix the distinct stable fixed points reached from several messages, as `Beliefs`."""
     if init is not None:
         raise ValueError("init: not available in mixtures.")
-    options = BPOptions(n_starts=n_starts, rng=rng, **options)
-    return _solved(options, model, field, clamp)
+    return _solved(BPOptions(n_starts=n_starts, rng=rng, **options), model, field, clamp)
 
 
 # `mixture` calls this instead of the solver, because the starts are messages.
@@ -326,8 +326,8 @@ def most_probable(
 
     Raises
     ------
-    ValueError, TypeError
-        For arguments of wrong shapes, types or ranges, or options that the model does not support.
+    ValueError, TypeError, FloatingPointError
+        For arguments of wrong shapes, types or ranges, unsupported options, and overflow.
 
     Notes
     -----

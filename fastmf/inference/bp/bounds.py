@@ -112,8 +112,8 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
 
     Raises
     ------
-    ValueError, TypeError
-        For arguments of wrong shapes, types or ranges.
+    ValueError, TypeError, FloatingPointError
+        For arguments of wrong shapes, types or ranges, and numbers that overflow.
 
     See Also
     --------
@@ -165,8 +165,7 @@ def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter
             starts = np.vstack([starts, _likely_start(units, *starts.shape[1:], starts.dtype)])
             below = _below(of_row, starts, row)
         rows.append(_certified(constant, *below, _above(units, max_iter)))
-    columns = rows[0] if n_rows is None else np.transpose(rows)
-    return LogPartitionBounds(*columns)
+    return LogPartitionBounds(*(rows[0] if n_rows is None else np.transpose(rows)))
 
 
 def _with_finite_couplings(model):
@@ -296,8 +295,8 @@ def tree_reweighted(model, *, field=None, clamp=None, max_iter=1000):
 
     Raises
     ------
-    ValueError, TypeError
-        For arguments of wrong shapes, types or ranges.
+    ValueError, TypeError, FloatingPointError
+        For arguments of wrong shapes, types or ranges, and numbers that overflow.
 
     See Also
     --------

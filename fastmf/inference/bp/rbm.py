@@ -92,12 +92,8 @@ def _propagated(options, units, n_rows, init=None, assignments=()):
     workspaces = new_workspaces(n_workers, record, dtype, settings.algorithm)
     arguments = settings, problem, ratios, record, workspaces, np.zeros(2, np.int64)
     in_parallel(bp_kernels.belief_propagation, arguments, n_workers)
-    pairs = messages = None
-    if options.pairwise:
-        pairs = pair_products(options, units, problem, ratios, record)
-    if options.messages:
-        messages = log_messages(options, units, ratios)
-    return Ends(record, pairs, messages)
+    pairs = pair_products(options, units, problem, ratios, record) if options.pairwise else None
+    return Ends(record, pairs, log_messages(options, units, ratios) if options.messages else None)
 
 
 # --- where rows start -----------------------------------------------------------------------------
@@ -269,8 +265,7 @@ class BinaryUnits:
         pairs = [sigmoid_pair(x) for x in log_odds]
         ends = [(low, low + scale) for low, scale in zip(self.offsets, self.scales, strict=True)]
         means = [low * q + high * p for (p, q), (low, high) in zip(pairs, ends, strict=True)]
-        variances = [s * s * p * q for (p, q), s in zip(pairs, self.scales, strict=True)]
-        return means, variances
+        return means, [s * s * p * q for (p, q), s in zip(pairs, self.scales, strict=True)]
 
     def values(self, layer, units):
         """Convert {0, 1} units of a layer to values of the model."""

@@ -200,9 +200,7 @@ def joined(model, parts):
 
 def split(machine, x):
     """Split an array of all units into a tuple of the layers of an RBM."""
-    if isinstance(machine, RBM):
-        return tuple(np.split(x, [len(machine.weights)], axis=-1))
-    return x
+    return tuple(np.split(x, [len(machine.weights)], axis=-1)) if isinstance(machine, RBM) else x
 
 
 def are_too_large(model, n_rows, whole):

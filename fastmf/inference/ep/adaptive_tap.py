@@ -12,7 +12,7 @@ from scipy import linalg
 
 from fastmf._common import arguments as check
 from fastmf._common.arguments import iteration
-from fastmf._outcomes import CONVERGED, DIVERGED, LOST, MESSAGES
+from fastmf._outcomes import DIVERGED, LOST, MESSAGES
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.ep.parallel import proper_start
 from fastmf.inference.ep.result import (
@@ -137,12 +137,15 @@ def _solved(model, common, init, tilts, schedule, damping, history):
         sites = np.broadcast_to(sites, (len(tilt), 2, side.n_units)).copy()
         starts = [(site, np.zeros(side.n_units)) for site in sites]
     normaliser, rows = log_normaliser(common), []
+    # Without external precisions all rows have one matrix.
+    matrices = problems[:1] if tilts[1] is None else problems
+    divergent = np.resize(list(map(_is_divergent, matrices)), len(problems))
     with one_blas_thread(side.n_units):
-        for problem, first in zip(problems, starts, strict=True):
+        for problem, first, has_no_moments in zip(problems, starts, divergent, strict=True):
             trace, state = EPTrace(history), proper_start(problem, *first)
-            end = SCHEDULES[schedule](problem, state, damping, trace)
-            if end[1] != CONVERGED and _is_divergent(problem):
-                end = end[0], DIVERGED, end[2]
+            end = state, DIVERGED, 0
+            if not has_no_moments:
+                end = SCHEDULES[schedule](problem, state, damping, trace)
             rows.append(result_of(problem, end, trace, normaliser))
     result = rows[0] if single else stacked_rows(rows)
     from_uncoupled = start is not None and init is None
@@ -151,11 +154,12 @@ def _solved(model, common, init, tilts, schedule, damping, history):
 
 def _is_divergent(problem):
     """Return whether no moments exist: the exponent rises in a direction of unbounded units."""
-    units = unbounded(problem.prior)
-    matrix = problem.side.dense().precision + np.diag(precisions(problem.prior))
-    matrix, signs = matrix[np.ix_(units, units)], directions(problem.prior)[units]
-    if not (units.any() and np.isfinite(matrix).all()):
+    units, precision = unbounded(problem.prior), precisions(problem.prior)
+    fixed = np.finfo(np.float32).max ** 0.5  # a precision that leaves bounded units no freedom
+    if not units.any() or problem.side.inverse(np.where(units, precision, fixed)) is not None:
         return False
+    matrix = problem.side.dense().precision + np.diag(precision)
+    matrix, signs = matrix[np.ix_(units, units)], directions(problem.prior)[units]
     vector = linalg.eigh(matrix, subset_by_index=[0, 0])[1][:, 0]
     # Units with one bound have large values of one sign only.
     possible = [np.where(signs * x < 0, 0, x) for x in (vector, -vector)]

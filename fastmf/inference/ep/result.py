@@ -93,8 +93,7 @@ def result_of(problem, end, trace, normaliser=None):
     normaliser = log_normaliser(problem) if normaliser is None else normaliser
     exist = np.isfinite(state.tilted).all(0)
     units = np.where(exist, state.tilted, state.gaussian), state.cavity, state.site
-    log_partitions = log_partition, normaliser
-    return described(state, outcome, trace, units, log_partitions, schedule=schedule)
+    return described(state, outcome, trace, units, (log_partition, normaliser), schedule=schedule)
 
 
 def _cavities_known(problem, state):

@@ -53,8 +53,7 @@ def gaussian_side(model, n_threads=None):
 
 def order_of(model):
     """Return the order of the matrices that the Gaussian side of a linear model factorises."""
-    orders = {Dense: model.n_units, Latent: model.n_features}
-    return orders.get(_kind_of(model), model.n_samples)
+    return {Dense: model.n_units, Latent: model.n_features}.get(_kind_of(model), model.n_samples)
 
 
 def _kind_of(model):

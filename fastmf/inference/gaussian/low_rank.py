@@ -231,8 +231,7 @@ class LowRankInverse(NamedTuple):
     def _solve_proper(self, right):
         """Multiply the first inverse by a vector."""
         whitened = self.whiten @ self.side.predict(right / self.precision)
-        residual = whitened @ self.whiten
-        return (right - self.side.project(residual)) / self.precision
+        return (right - self.side.project(whitened @ self.whiten)) / self.precision
 
     def covariance(self, units):
         """Return the covariance of some units."""

@@ -464,8 +464,7 @@ def handed_over(layout, model, in_place):
 def layout_of_checks(model):
     """Return a layout whose units are in the order of `model.bipartite()`, or of the one layer."""
     check_machine(model)
-    schedule = "sequential" if is_sparse(model.couplings) else "blocked"
-    return layout_of(model, 1, schedule)
+    return layout_of(model, 1, "sequential" if is_sparse(model.couplings) else "blocked")
 
 
 def _kind_of(model):

@@ -42,9 +42,9 @@ def log_likelihood(model, X, log_partition, **options):
 
     Raises
     ------
-    ValueError, TypeError
+    ValueError, TypeError, FloatingPointError
         For arguments of wrong shapes, types or ranges, such as entries of a binary unit outside the
-        interval of its two values.
+        interval of its two values, and for numbers that overflow.
 
     Notes
     -----
@@ -107,9 +107,7 @@ def log_partition_estimate(solutions, how="log_sum_exp", merge_tol=1e-2, *, mode
     values = values[np.isfinite(values)]
     if not len(values):
         return np.inf
-    if how == "mean":
-        return float(values.mean())
-    return float(np.logaddexp.reduce(values))
+    return float(values.mean() if how == "mean" else np.logaddexp.reduce(values))
 
 
 class Posterior(NamedTuple):

@@ -69,9 +69,9 @@ def relaxed_bp(
 
     Raises
     ------
-    ValueError, TypeError
-        For arguments of wrong shapes, types or ranges. Rows that do not converge raise no error:
-        see `converged` and `message` of the result.
+    ValueError, TypeError, FloatingPointError
+        For arguments of wrong shapes, types or ranges, and numbers that overflow. Rows that do not
+        converge raise no error: see `converged` and `message` of the result.
 
     Notes
     -----

@@ -415,9 +415,7 @@ def moved_from(mean, var, rng):
 
 def _by_layers(function, *parts):
     """Apply a function to arrays, or to each layer of tuples of arrays."""
-    if isinstance(parts[0], tuple):
-        return tuple(map(function, *parts))
-    return function(*parts)
+    return tuple(map(function, *parts)) if isinstance(parts[0], tuple) else function(*parts)
 
 
 def _stable(ends, usable=True):

@@ -107,8 +107,8 @@ def tap(
 
     Raises
     ------
-    ValueError, TypeError
-        If arguments have wrong shapes, types or ranges, or couplings of -inf.
+    ValueError, TypeError, FloatingPointError
+        If arguments have wrong shapes, types or ranges, couplings are -inf, or numbers overflow.
 
     Notes
     -----

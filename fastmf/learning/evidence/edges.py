@@ -329,8 +329,7 @@ def _cauchy(mean, spread, variance, scale):
     r = (weights * shrink).sum(1)
     slab = v * r / (weights * (v[:, None] / total)).sum(1)
     change = log_sum + (np.log(v + slab) + m**2 / (v + slab)) / 2
-    second = (weights * shrink**2).sum(1) - r**2
-    return CauchySlab(slab, change, m * r, v * r + m**2 * second)
+    return CauchySlab(slab, change, m * r, v * r + m**2 * ((weights * shrink**2).sum(1) - r**2))
 
 
 class EffectSets(_Estimates):

@@ -26,8 +26,6 @@ EVIDENCE_TOL = 2e-3
 # are too long for a warm start. The noise is approached from above, by steps that are too short;
 # see `curvature_by_noise`.
 SMALLEST_SHARE = 0.1
-# Parallel iterations of a trial point, as long as all points have had fixed points.
-MAX_PARALLEL_ITER = 20
 # Bounds of the search, relative to the variance of y; for the slab, this is divided by the mean
 # square of the features. Beyond them the evidence is flat, or the noise is within rounding errors.
 # The prior inclusion is at least 1 / (10 n_features).
@@ -105,7 +103,7 @@ class _Search:
         # A descent takes up to a hundred times as long as parallel steps, and the first trial
         # without a fixed point is mostly too far away: only later, shorter steps need descents.
         if best is not None and not self._descends:
-            options |= {"schedule": "parallel", "max_iter": MAX_PARALLEL_ITER}
+            options["schedule"] = "parallel"
         point = fixed_points(self._task, values, starts, **options)
         if best is not None and not point.converged:
             self._descends = True
@@ -150,8 +148,7 @@ class _Search:
         curvature[1, 1] = max(curvature[1, 1], SMALLEST_SHARE * complete[1])
         scale = np.sqrt(complete[free])
         values, vectors = np.linalg.eigh(curvature[np.ix_(free, free)] / scale / scale[:, None])
-        values = np.maximum(values, SMALLEST_SHARE)
-        return vectors * values @ vectors.T * scale * scale[:, None]
+        return vectors * np.maximum(values, SMALLEST_SHARE) @ vectors.T * scale * scale[:, None]
 
 
 def n_included(point, n_of_groups):

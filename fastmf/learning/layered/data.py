@@ -57,8 +57,7 @@ class Scaling(NamedTuple):
 
     def _within_bounds(self, X):
         """Move values of centred units that rounding errors put beyond their bounds."""
-        infinite = [[-np.inf], [np.inf]]
-        return np.clip(X, *np.where(self.offset, bounds(self.layers[0]), infinite))
+        return np.clip(X, *np.where(self.offset, bounds(self.layers[0]), [[-np.inf], [np.inf]]))
 
     def units(self, visible):
         """Convert units of x to units of y."""

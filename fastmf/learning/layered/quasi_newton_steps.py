@@ -84,8 +84,7 @@ class Objective:
             if new is None or not exists(new.couplings, new.layers):
                 return None
             point = self.at(new)
-        finite = np.isfinite(point.value) and np.isfinite(point.gradient).all()
-        return point if finite else None
+        return point if np.isfinite(point.value) and np.isfinite(point.gradient).all() else None
 
     def _of_data(self, model):
         """Compute the average over rows of log sum_h exp(-energy(x, h)), and its derivatives."""

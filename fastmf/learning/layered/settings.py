@@ -81,8 +81,7 @@ class LayeredSettings(AscentSettings):
         check.count("n_sweeps", self.n_sweeps)
         if self.damping is not None:
             check.number("damping", self.damping, 0, 1, below=True)
-        if self.n_starts is not None:
-            check.count("n_starts", self.n_starts)
+        check.count("n_starts", self.n_starts, optional=True)
         check.one_of("centred", self.centred, (True, False))
         if self.preconditioning is not None:
             if not check.number("preconditioning", self.preconditioning, 0, np.inf, below=True):

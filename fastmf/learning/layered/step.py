@@ -50,7 +50,6 @@ MONITOR = {"tol": 1e-4, "max_iter": 200, "max_work": 4 * MAX_SUMMED_STATES}
 # Steps of annealing for the log-partition after each epoch.
 MONITOR_STEPS = 50
 
-
 # Number of rows between updates of the preconditioners, and weight of the new estimate in the
 # running mean.
 ROWS_BETWEEN_UPDATES, UPDATE_WEIGHT = 5000, 0.5

@@ -92,8 +92,7 @@ class PseudoLikelihood(PairwiseLikelihood):
         couplings = np.arctanh(np.tril(-precision / np.outer(scale, scale), -1))
         couplings += couplings.T
         couplings[~self.coupled] = 0
-        fields = self.independent()[: self.n_units] - couplings @ self.mean
-        return self.packed(couplings, fields)
+        return self.packed(couplings, self.independent()[: self.n_units] - couplings @ self.mean)
 
     def independent_curvature(self):
         """Return means and variances, and Hessian and slopes of fields, of uncoupled units."""
@@ -202,8 +201,7 @@ class PseudoLikelihood(PairwiseLikelihood):
         return slopes.sum(0), slopes
 
     def _with(self, states, weights, pairs):
-        edges = np.transpose(pairs)
-        return PseudoLikelihood(states, weights, self.l2, self.n_threads, edges)
+        return PseudoLikelihood(states, weights, self.l2, self.n_threads, np.transpose(pairs))
 
 
 # --- solvers --------------------------------------------------------------------------------------
@@ -292,8 +290,7 @@ def firth(objective, start, *, tol=1e-5, max_iter=MAX_ITER, n_pairs=20):
     predicted gain of all rows, or of `TOLERANCE_ROWS` if these are more, is below tol^2.
     """
     if np.isinf(penalised(objective, start)[0]):
-        value = objective.value_and_gradient(start)[0]
-        return Fit(start, [objective.total * value], False)
+        return Fit(start, [objective.total * objective.value_and_gradient(start)[0]], False)
     # Convert to the tolerance of `lbfgs`; the determinant dominates if rows have little weight.
     tol = 100 * tol**2 * max(1.0, TOLERANCE_ROWS / objective.total)
     fit, history = Fit(start, [], False), []

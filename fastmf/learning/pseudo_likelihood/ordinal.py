@@ -210,8 +210,7 @@ class OrdinalLikelihood(PairwiseLikelihood):
         weighted = w[:, None] * flat
         covariances = np.diag(weighted.sum(0)) - flat.T @ weighted * (t.item[:, None] == t.item)
         deviations = weighted * (t.category - mean[:, t.item])
-        fields = t.matrix.T @ covariances @ t.matrix
-        return fields, deviations @ t.matrix, w[:, None] * variances
+        return t.matrix.T @ covariances @ t.matrix, deviations @ t.matrix, w[:, None] * variances
 
     # --- scores ---------------------------------------------------------------------------------
 

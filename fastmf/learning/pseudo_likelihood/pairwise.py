@@ -326,8 +326,7 @@ class PairwiseLikelihood:
 
     def log_likelihood(self, parameters):
         """Compute the log-pseudo-likelihood of all rows, without penalties."""
-        value = self.value_and_gradient(parameters)[0]
-        return self.total * (value + self.penalty(parameters))
+        return self.total * (self.value_and_gradient(parameters)[0] + self.penalty(parameters))
 
     def with_ridge(self, ridge):
         """Return the objective with another ridge penalty, per unit of weight."""

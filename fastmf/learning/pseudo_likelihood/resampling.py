@@ -45,8 +45,7 @@ def counts_of(weights):
 def with_replacement(rng, weights, sampling):
     """Draw weights of the rows for a bootstrap sample."""
     if sampling is None:
-        n_rows = round(weights.sum())
-        return rng.multinomial(n_rows, weights / weights.sum()).astype(float)
+        return rng.multinomial(round(weights.sum()), weights / weights.sum()).astype(float)
     n = sampling.shape[0]
     return weights.sum() * (rng.multinomial(n, np.full(n, 1 / n)) @ sampling)
 

@@ -171,5 +171,4 @@ def expectation_maximisation(completions, objective_of, maximise, exists=None):
         if exists is not None and (not fit.stopped or (step > 8 and step.bit_count() == 1)):
             if not exists(completions, parameters):
                 break
-    objective = objective_of(completions.weights)
-    return Fit(parameters, history, stopped), completions, objective
+    return Fit(parameters, history, stopped), completions, objective_of(completions.weights)

@@ -12,6 +12,7 @@ It contains a digest of each member, by which modified files are detected.
 import hashlib
 import json
 from collections.abc import Collection
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -21,9 +22,11 @@ from scipy.sparse import issparse
 from fastmf._common.arguments import count
 from fastmf._common.rows import is_incomplete
 from fastmf._jit.messages import to_stderr
+from fastmf.inference.bp._options import WeightTooLarge
 from fastmf.learning.training.ascent import (
     ModelParameters,
     State,
+    diverged,
     initial_state,
     learning_rate,
     learning_rates,
@@ -381,8 +384,7 @@ def resampled_rows(weights, n_drawn, offset):
     """Resample rows systematically in proportion to their weights; return sorted indices."""
     cumulated = np.cumsum(weights, dtype=np.float64)
     places = (np.arange(n_drawn) + offset) / n_drawn * cumulated[-1]
-    last = np.flatnonzero(weights)[-1]
-    return np.minimum(np.searchsorted(cumulated, places, "right"), last)
+    return np.minimum(np.searchsorted(cumulated, places, "right"), np.flatnonzero(weights)[-1])
 
 
 def train(model, X, steps, *, seed=None, validation=None, weights=None, callbacks=(), verbose=0):
@@ -404,11 +406,12 @@ def train(model, X, steps, *, seed=None, validation=None, weights=None, callback
     while state.epoch < settings.n_epochs and state.waited < settings.patience:
         if complete:
             complete(state, stream(state.seed, state.epoch, -1, 0))
-        _take_epoch(state, steps, X, weights)
-        steps.detach(state)
-        state.epoch += 1
-        entry = {"epoch": state.epoch, "learning_rate": learning_rate(settings, state.epoch - 1)}
-        entry |= steps.metrics(state, monitored, validation, monitored_weights)
+        entry = {"epoch": state.epoch + 1, "learning_rate": learning_rate(settings, state.epoch)}
+        with within_range(state):
+            _take_epoch(state, steps, X, weights)
+            steps.detach(state)
+            state.epoch += 1
+            entry |= steps.metrics(state, monitored, validation, monitored_weights)
         for name, value in entry.items():
             state.history.setdefault(name, []).append(value)
         if settings.early_stopping:
@@ -424,6 +427,15 @@ def train(model, X, steps, *, seed=None, validation=None, weights=None, callback
     if settings.early_stopping and state.best is not None:
         state.model = state.best
     return state
+
+
+@contextmanager
+def within_range(state):
+    """Raise the error for diverged parameters if belief propagation refuses the weights."""
+    try:
+        yield
+    except WeightTooLarge as error:
+        raise diverged(state.epoch) from error
 
 
 def _take_epoch(state, steps, X, weights):

@@ -150,6 +150,16 @@ def test_enums_of_polars_declare_their_order():
     np.testing.assert_array_equal(machine.couplings_, expected.couplings_)
 
 
+def test_dictionaries_of_arrow_declare_their_order():
+    arrow, rng = pytest.importorskip("pyarrow"), np.random.default_rng(0)
+    words = arrow.array(["low", "medium", "high"])
+    columns = [arrow.DictionaryArray.from_arrays(k, words) for k in rng.integers(0, 3, (3, 60))]
+    table = arrow.table(dict(zip("abc", columns, strict=True)))
+    for frame in (table, table.to_pandas(types_mapper=pd.ArrowDtype)):
+        machine = mf.OrdinalMachine(l2=0.1, l2_field=0.1).fit(frame)
+        assert [list(listed) for listed in machine.categories_] == [words.tolist()] * 3
+
+
 @pytest.mark.parametrize("kind", ["Potts", "ordinal", "binary"])
 def test_entries_of_another_kind_and_huge_integers_are_refused(kind):
     machine = {

@@ -177,8 +177,12 @@ def test_sparse_features_and_single_precision():
     single = quick(n_epochs=3).fit(X.astype(np.float32), Y)
     assert single.model_.dtype == np.float32
     assert single.predict_proba(X).dtype == np.float32
+    far = (np.random.default_rng(0).normal(size=X.shape) + X + 1e5).astype(np.float32)
     np.testing.assert_allclose(single.model_.weights, short.model_.weights, atol=2e-5)
     np.testing.assert_allclose(single.predict_proba(X), short.predict_proba(X), atol=1e-4)
+    learns = quick(n_epochs=3, standardize=True)
+    single, double = (learns.fit(far.astype(kind), Y).predict_proba(far) for kind in ("f", "d"))
+    np.testing.assert_allclose(single, double, atol=1e-5)
 
 
 def test_labels_of_any_two_values():

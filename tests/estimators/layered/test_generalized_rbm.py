@@ -100,8 +100,7 @@ def test_samples_look_like_the_data(trained):
     drawn = trained.sample(300, n_sweeps=50, random_state=0)
     assert set(np.unique(drawn)) == {0.0, 1.0}
     np.testing.assert_allclose(drawn.mean(0), patterns().mean(0), atol=0.2)
-    again = trained.sample(300, n_sweeps=50, random_state=0)
-    np.testing.assert_array_equal(drawn, again)
+    np.testing.assert_array_equal(drawn, trained.sample(300, n_sweeps=50, random_state=0))
     start = np.zeros((5, 8))
     assert trained.sample(5, n_sweeps=1, init=start, random_state=0).shape == (5, 8)
     np.testing.assert_array_equal(trained.sample(5, n_sweeps=0, init=start), start)
@@ -307,6 +306,7 @@ def test_validation_data_are_checked_against_the_model_that_is_to_be_learned():
         ({}, 2 * patterns(), ValueError, r"in \[0, 1\], got 2 in row"),
         ({}, -patterns(), ValueError, r"in \[0, 1\], got -1 in row"),
         ({"visible": "ising"}, 3 * patterns(), ValueError, r"in \[-1, 1\], got 3"),
+        ({"visible": "ising"}, patterns(), ValueError, r"0 and 1, .* give 2 \* X - 1"),
         (
             {"visible": Concatenated(Gaussian(np.zeros(3), 1.0), Bernoulli(np.zeros(5)))},
             np.outer(np.ones(4), [9, 9, 9, 0, 0, 9, 0, 0]),

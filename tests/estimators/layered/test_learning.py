@@ -249,6 +249,11 @@ def test_steps_that_are_too_long_are_said():
             machine = mf.GeneralizedRBM(2, visible=visible, gradient="tap", learning_rate=1e12)
             with pytest.raises(FloatingPointError, match="diverged"):
                 machine.fit(X.astype(dtype))
+    rbm = mf.GeneralizedRBM(2, gradient="bp", learning_rate=1e10)
+    steps, crbm = (rbm.partial_fit(X) for _ in range(3)), mf.ConditionalRBM(3, learning_rate=1e10)
+    for learn in (lambda: rbm.fit(X), lambda: list(steps), lambda: crbm.fit(X, X)):
+        with pytest.raises(FloatingPointError, match="learning diverged in epoch"):
+            learn()
 
 
 # --- weights of rows --------------------------------------------------------------------------

@@ -166,5 +166,4 @@ def test_of_few_rows_likely_edges_are_as_frequent_as_said(l2):
     likely = said > 0.75
     n, difference = likely.sum(), said[likely].mean() - true[likely].mean()
     assert n > 60 and abs(difference) < 2.5 * 0.4 / np.sqrt(n)
-    brier = np.mean((said - true) ** 2)
-    assert brier < 0.24
+    assert np.mean((said - true) ** 2) < 0.24

@@ -22,8 +22,7 @@ def ratings(n=400, d=4, seed=0):
 def test_predictability_is_that_of_the_conditionals(machine):
     X = table()
     p, found = machine.conditional_proba(X), machine.predictability()
-    r2 = 1 - ((X - p) ** 2).mean(0) / X.var(0)
-    np.testing.assert_allclose(found.r2, r2, atol=1e-10)
+    np.testing.assert_allclose(found.r2, 1 - ((X - p) ** 2).mean(0) / X.var(0), atol=1e-10)
     np.testing.assert_allclose(found.accuracy, ((p > 0.5) == X).mean(0))
     share = X.mean(0)
     np.testing.assert_allclose(found.marginal_accuracy, np.maximum(share, 1 - share))

@@ -173,8 +173,7 @@ def test_ratio_test():
     coupled, free = (machine.likelihood_ratio_test([pair]) for pair in ((0, 1), (2, 3)))
     assert coupled.p_value < 1e-4 and free.p_value > 0.01
     assert len(free.weights) == 4 and machine.likelihood_ratio_test().p_value < 1e-3
-    rank = len(free.parameters)
-    assert rank == 12 + 6 * 9
+    assert len(free.parameters) == 12 + 6 * 9
     for pairs in ([[0, 0]], [[0, 7]], [0, 1], []):
         with pytest.raises(ValueError, match="pairs must"):
             machine.likelihood_ratio_test(pairs)

@@ -2,23 +2,15 @@
 
 import numpy as np
 import pytest
-from kernel_cases.regression import exact
+from kernel_cases.regression import equal_columns, exact
 
 import fastmf as mf
-
-
-def copies():
-    rng = np.random.default_rng(0)
-    A = rng.normal(size=(50, 3))
-    y = 2 * A[:, 0] - A[:, 1] + 0.1 * rng.normal(size=50)
-    return A[:, [0, 0, 1, 2]], y
-
 
 GIVEN = {"noise_variance": 0.01, "slab_variance": 10.0, "inclusion_probability": 0.02}
 
 
 def test_blocks_are_reliable_and_single_sites_of_copies_are_not():
-    X, y = copies()
+    X, y = equal_columns()
     right = mf.SpikeSlabRegressor(**GIVEN).fit(X, y)
     assert right.reliable_ is True
     assert right.message_ == ""
@@ -32,7 +24,7 @@ def test_blocks_are_reliable_and_single_sites_of_copies_are_not():
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
 def test_units_of_features_and_of_y(scale):
-    X, y = copies()
+    X, y = equal_columns()
     given = GIVEN | {"noise_variance": 0.01 * scale**2, "slab_variance": 10.0 * scale**2}
     wrong = mf.SpikeSlabRegressor(blocks=None, **given).fit(X / scale, y * scale)
     assert wrong.reliable_ is False
@@ -41,7 +33,7 @@ def test_units_of_features_and_of_y(scale):
 
 @pytest.mark.parametrize("average", [False, True])
 def test_learned_parameters(average):
-    X, y = copies()
+    X, y = equal_columns()
     model = mf.SpikeSlabRegressor(
         average_parameters=average, inclusion_probability=1 / X.shape[1]
     ).fit(X, y)
@@ -52,7 +44,7 @@ def test_learned_parameters(average):
 
 
 def test_unpenalised_columns_are_not_compared():
-    X, y = copies()
+    X, y = equal_columns()
     model = mf.SpikeSlabRegressor(unpenalised=[2, 3], **GIVEN).fit(X, y)
     assert model.reliable_ is True
     model.inclusion_probability_ = np.array([0.2, 0.5, 1, 1])
@@ -80,7 +72,7 @@ def test_moments_of_independent_parts():
 
 
 def test_what_cannot_be_checked():
-    X, y = copies()
+    X, y = equal_columns()
     model = mf.SpikeSlabClassifier(inclusion_probability=1 / X.shape[1]).fit(X, y > 0)
     assert model.reliable_ is None
     assert model.message_ == ""

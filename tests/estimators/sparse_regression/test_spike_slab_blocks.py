@@ -4,16 +4,10 @@ import warnings
 
 import numpy as np
 import pytest
+from kernel_cases.regression import equal_columns
 
 import fastmf as mf
 from fastmf.learning.evidence import Hyperparameters, Regression, evidence_gradient
-
-
-def equal_columns():
-    rng = np.random.default_rng(0)
-    A = rng.normal(size=(50, 3))
-    y = 2 * A[:, 0] - A[:, 1] + 0.1 * rng.normal(size=50)
-    return A[:, [0, 0, 1, 2]], y
 
 
 def test_equal_columns_share_their_probability():

@@ -5,6 +5,7 @@ import pytest
 from kernel_cases.machines import fully_visible, solved_gaussian
 
 import fastmf as mf
+from fastmf._outcomes import DIVERGED, MESSAGES
 from fastmf.inference.ep.adaptive_tap import few_iterations, mean_covariance
 
 
@@ -82,6 +83,14 @@ def test_gaussian_units_are_exact():
     np.testing.assert_allclose(np.concatenate(result.mean), mean, atol=1e-9)
     np.testing.assert_allclose(np.concatenate(result.var), covariance.diagonal(), atol=1e-9)
     np.testing.assert_allclose(result.log_partition, log_partition, rtol=1e-10)
+
+
+def test_missing_moments_are_said_at_once():
+    strong = mf.RBM(np.full((3, 2), 2.0), mf.Gaussian([0.0] * 3, 1.0), mf.Gaussian([0.0] * 2, 1.0))
+    result = mf.adaptive_tap(strong)
+    assert result.message == MESSAGES[DIVERGED] and result.n_iter == 0
+    held = mf.adaptive_tap(strong, precision=np.outer([0, 30], np.ones(3)))
+    assert held.converged.tolist() == [False, True] and held.n_iter[0] == 0
 
 
 def test_rows_are_what_they_are_alone():

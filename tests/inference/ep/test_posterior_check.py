@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kernel_cases.regression import exact, problem
+from kernel_cases.regression import equal_columns, exact, problem
 
 import fastmf as mf
 from fastmf.inference.ep.posterior_check import compared, reason_of
@@ -23,11 +23,8 @@ def how(request, monkeypatch):
 
 def copies():
     """Two equal columns with an effect: each is as likely as the other."""
-    rng = np.random.default_rng(0)
-    A = rng.normal(size=(50, 3))
-    y = 2 * A[:, 0] - A[:, 1] + 0.1 * rng.normal(size=50)
     prior = mf.GaussBernoulli(np.zeros(4), 0.1, np.full(4, np.log(0.02 / 0.98)))
-    return mf.SparseLinearModel(A[:, [0, 0, 1, 2]], y, 0.01, prior)
+    return mf.SparseLinearModel(*equal_columns(), 0.01, prior)
 
 
 @pytest.mark.parametrize("schedule", ["auto", "convergent"])

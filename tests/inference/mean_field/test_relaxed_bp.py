@@ -72,8 +72,7 @@ def test_errors_are_of_third_order_in_the_couplings(hidden):
                 abs(np.concatenate(found.mean) - np.concatenate(truth.mean)).max(),
             ]
         )
-    slopes = np.diff(np.log2(errors), axis=0)
-    np.testing.assert_allclose(slopes, -3, atol=0.35)
+    np.testing.assert_allclose(np.diff(np.log2(errors), axis=0), -3, atol=0.35)
 
 
 @pytest.mark.parametrize(

@@ -61,5 +61,4 @@ def test_features_of_which_the_data_say_nothing_have_no_curvature():
     task = Regression(np.zeros((9, 4)), np.ones(9), np.zeros(4, int))
     values = Hyperparameters(1.0, 2.0, np.array([-1.0]))
     result = mf.expectation_propagation(task.model(values), tol=1e-12)
-    curvature = evidence_curvature(values, result, task.groups, 1)
-    np.testing.assert_allclose(curvature, 0, atol=1e-9)
+    np.testing.assert_allclose(evidence_curvature(values, result, task.groups, 1), 0, atol=1e-9)

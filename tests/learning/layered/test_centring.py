@@ -1,8 +1,8 @@
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import pytest
+from own_priors import Biased
 from units_to_learn import gradient, sums_of
 
 import fastmf as mf
@@ -53,22 +53,6 @@ def test_it_is_the_gradient_in_other_coordinates(sizes):
     np.testing.assert_allclose(
         flat(centred(model, slope, means)), change @ change.T @ flat(slope), rtol=1e-12
     )
-
-
-class Biased(NamedTuple):
-    """A Bernoulli unit whose field has another name."""
-
-    bias: np.ndarray
-
-    def log_partition(self, b, a):
-        return np.logaddexp(0, self.bias + b - a / 2)
-
-    def moments(self, b, a):
-        p = 1 / (1 + np.exp(a / 2 - self.bias - b))
-        return p, p * (1 - p)
-
-    def moment_gradient(self, mean, var):
-        return self._make((mean,))
 
 
 def test_a_prior_without_a_field_is_not_centred():

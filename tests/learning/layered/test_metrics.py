@@ -1,7 +1,6 @@
-from typing import NamedTuple
-
 import numpy as np
 import pytest
+from own_priors import ThreeLevels
 from stripes import quick
 
 import fastmf as mf
@@ -27,25 +26,6 @@ def test_log_likelihoods_of_epochs_are_exact_ones_within_annealing_errors(n_laye
     assert values["validation_log_likelihood"] == values["log_likelihood"]
     X[0, 0] = np.nan
     assert reported(model, X)["log_likelihood"] == pytest.approx(expected, abs=0.5)
-
-
-class ThreeLevels(NamedTuple):
-    """Units of -1, 0 and 1, which have no method to be sampled."""
-
-    field: np.ndarray
-
-    def log_partition(self, b, a):
-        t = self.field + b
-        return np.log(1 + np.exp(-a / 2) * (np.exp(t) + np.exp(-t)))
-
-    def moments(self, b, a):
-        t = self.field + b
-        up, down = np.exp(t - a / 2), np.exp(-t - a / 2)
-        mean = (up - down) / (1 + up + down)
-        return mean, (up + down) / (1 + up + down) - mean * mean
-
-    def log_prob(self, x):
-        return self.field * x
 
 
 def test_of_units_that_cannot_be_sampled_the_log_partition_is_by_tap():

@@ -1,9 +1,8 @@
 """Machines in other units of measurement have the same distribution."""
 
-from typing import NamedTuple
-
 import numpy as np
 import pytest
+from own_priors import Biased
 from scipy.sparse import csr_array
 
 import fastmf as mf
@@ -123,16 +122,4 @@ def test_spikes_of_hidden_units_follow_offsets_and_users_units_have_none():
     spike = mf.GaussBernoulli([0.0, 0.0], 1.0, 0.0)
     assert scaling_of(visible, mf.RBM(W, visible, spike), False).offset.all()
     assert not scaling_of(visible, mf.RBM(W, visible, spike), centred=False).of_data
-    assert not scaling_of(visible, mf.RBM(W, visible, Own(np.ones(2))), False).offset.any()
-
-
-class Own(NamedTuple):
-    """A user's own hidden units, of whose field nothing is known: a Gaussian of some width."""
-
-    width: np.ndarray
-
-    def log_partition(self, b, a):
-        return (self.width * b) ** 2 / 2 + 0 * a
-
-    def moments(self, b, a):
-        return self.width**2 * b + 0 * a, self.width**2 + 0 * (a + b)
+    assert not scaling_of(visible, mf.RBM(W, visible, Biased(np.ones(2))), False).offset.any()

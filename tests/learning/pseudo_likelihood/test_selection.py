@@ -52,8 +52,7 @@ def test_the_choice_is_the_best_graph_of_all(gamma):
         for edges in itertools.combinations(pairs, k)
     }
     best = min(values, key=values.get)
-    chosen = tuple(map(tuple, np.argwhere(np.triu(machine.couplings_)).tolist()))
-    assert chosen == best
+    assert tuple(map(tuple, np.argwhere(np.triu(machine.couplings_)).tolist())) == best
     path = machine.path_
     assert path.ebic[path.chosen] == pytest.approx(values[best], abs=1e-3)
     assert path.n_edges[path.chosen] == len(best)

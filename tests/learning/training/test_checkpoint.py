@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from training_runs import assert_same
 
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.step import train
@@ -27,18 +28,6 @@ def data():
 def start(hidden=None):
     weights = 0.1 * np.random.default_rng(1).normal(size=(8, 4))
     return RBM(weights, Bernoulli(np.zeros(8)), hidden or Bernoulli(np.zeros(4)))
-
-
-def assert_same(state, other):
-    np.testing.assert_array_equal(state.model.weights, other.model.weights)
-    np.testing.assert_array_equal(state.model.visible.field, other.model.visible.field)
-    np.testing.assert_array_equal(state.model.hidden.field, other.model.hidden.field)
-    np.testing.assert_array_equal(state.velocity.couplings[0], other.velocity.couplings[0])
-    assert state.history == other.history
-    for chain, expected in zip(state.chains, other.chains, strict=True):
-        np.testing.assert_array_equal(chain, expected)
-    for part, expected in zip(state.preconditioners, other.preconditioners, strict=True):
-        np.testing.assert_array_equal(part, expected)
 
 
 OPTIONS = {"n_epochs": 4, "batch_size": 10, "learning_rate": (0.5, 0.05)}
@@ -69,8 +58,7 @@ def test_interrupted_run_resumes_to_the_same_bits(tmp_path, monkeypatch, options
     with pytest.raises(Interrupted):
         run(callbacks=[Checkpoint(path)])
     monkeypatch.setattr(trainer, "write", write)
-    resumed = run(callbacks=[Checkpoint(path)])
-    assert_same(resumed, whole)
+    assert_same(run(callbacks=[Checkpoint(path)]), whole)
     # A finished run is only read.
     assert_same(run(callbacks=[Checkpoint(path)]), whole)
 

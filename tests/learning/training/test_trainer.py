@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 from stripes import quick, start, stripes
+from training_runs import assert_same
 
 from fastmf.learning.layered.step import train
 from fastmf.learning.training.trainer import (
@@ -8,17 +9,6 @@ from fastmf.learning.training.trainer import (
     resampled_rows,
     weighted_rows,
 )
-
-
-def assert_same(state, other):
-    np.testing.assert_array_equal(state.model.weights, other.model.weights)
-    for layer, same in zip(state.model.layers, other.model.layers, strict=True):
-        for field, expected in zip(layer, same, strict=True):
-            np.testing.assert_array_equal(field, expected)
-    np.testing.assert_array_equal(state.velocity.couplings[0], other.velocity.couplings[0])
-    assert state.history == other.history
-    for chain, expected in zip(state.chains, other.chains, strict=True):
-        np.testing.assert_array_equal(chain, expected)
 
 
 def test_the_result_is_a_function_of_the_seed():

@@ -205,8 +205,7 @@ class _GraphRows:
             receivers=FOLLOWING if self.units.is_forest else ALL,
             scratch=np.zeros((_workers(options, problem, n_rows), 3, max_states)),
         )
-        record = _sweep_to_the_end(options, self.settings, send, problem, state, after)
-        return state, record
+        return state, _sweep_to_the_end(options, self.settings, send, problem, state, after)
 
 
 def _of_rows(parts, rows):

@@ -182,8 +182,7 @@ class PottsData:
 
     def frequencies(self):
         """Return the frequencies of all states with a pseudocount of one; never 0 or 1."""
-        q = np.repeat(self.sizes, self.sizes)
-        return (self.counts + 1) / (self.total + q)
+        return (self.counts + 1) / (self.total + np.repeat(self.sizes, self.sizes))
 
     def rows(self, layout):
         """Return the `PottsRows` for the kernels."""
