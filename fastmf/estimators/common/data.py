@@ -64,8 +64,10 @@ def check_types(name, data, refused="mMc"):
         if (kind := temporal or getattr(dtype, "kind", "O")) in refused:
             columns = list(getattr(data, "columns", []))
             column = f" in column {k} ({columns[k]!r})" if columns else ""
-            advice = "give their real and imaginary parts as columns" if kind == "c" else _DATES
-            raise ValueError(f"{name} must hold numbers, got {dtype}{column}: {advice}.")
+            if kind == "c":
+                advice = f"give real and imaginary parts of {name}{column} as columns"
+                raise ValueError(f"Complex data not supported: {advice}.")
+            raise ValueError(f"{name} must hold numbers, got {dtype}{column}: {_DATES}.")
 
 
 def refuse_lazy(data):
