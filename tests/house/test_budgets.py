@@ -15,7 +15,7 @@ ROOT = PACKAGE.parent
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
     "lines": 54_306,
-    "lines of code": 33_797,
+    "lines of code": 33_790,
     "numeric constants": 278,
     "lines of tests": 41_812,
     "lines of the longest docstring of a function": 60,
