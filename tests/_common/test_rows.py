@@ -66,13 +66,14 @@ def test_products_are_those_of_the_array(kind, monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.integers(-2, 3, (7, 30)).astype(np.int8)
     rows, scale = rng.random(7), rng.random(30)
-    left, right = rng.normal(size=(7, 2)), rng.normal(size=(2, 30))
+    left, right = np.ones((7, 1)), (rows @ X * scale / 7)[None]
     ours = StoredColumns(kind(X), rows, scale, left, right)
+    far = StoredColumns(kind(X + 1e3), np.ones(7), scale, left, 1e3 * scale[None])
+    assert far.sparse is None and (ours.sparse is None) == (kind is np.asarray)
     expected = rows[:, None] * X * scale - left @ right
     W, E = rng.normal(size=(30, 3)), rng.normal(size=(7, 4))
-    mask = np.arange(30) % 4 == 0
     more = rng.normal(size=(7, 1)), rng.normal(size=(1, 30))
-    mixing = sparse.random_array((30, 30), density=0.1, rng=rng, format="csc")
+    mask, mixing = np.arange(30) % 4 == 0, sparse.random_array((30, 30), density=0.1, rng=rng)
     cases = (
         (ours, expected),
         (ours.less(*more), expected - more[0] @ more[1]),

@@ -4,10 +4,9 @@ The moments X'X, X'y and y'y are sufficient statistics of a linear model. Let U'
 Cholesky factorisation, where U has rank(X) rows, and U'v = X'y. Then the regression of v on U has
 the same moments, except for a part of y'y that is orthogonal to all features.
 
-Sparse matrices, memory-mapped files, and integers of one or two bytes, such as genotypes, are
-converted in blocks. If there are at least as many rows as features, the rows are read twice, once
-for means and scales and once for the moments, which replace them; otherwise columns are converted
-in each iteration.
+Sparse matrices, memory-mapped files, and integers of one or two bytes are converted in blocks. If
+there are at least as many rows as features, rows are read twice, for means and scales and for the
+moments, which replace them; otherwise each iteration converts columns, or multiplies sparse ones.
 
 Unpenalised columns, which have a flat prior, are projected out of y and the features. Let W be
 these columns and X the other features. The posterior of the coefficients w of X is the one for the

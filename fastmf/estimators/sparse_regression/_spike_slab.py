@@ -27,7 +27,7 @@ from fastmf.estimators.common.reports import feature_names, pandas, slab_interva
 from fastmf.estimators.common.runs import warn_of_convergence
 from fastmf.estimators.sparse_regression._rows import MIN_LINK, as_array, columns_of, is_stored
 from fastmf.inference.ep.inclusion_patterns import Patterns, inclusion_patterns
-from fastmf.inference.ep.partition import FoundBlocks, full_blocks
+from fastmf.inference.ep.partition import FoundBlocks, full_blocks, unit_columns
 from fastmf.inference.ep.posterior_check import Comparison, compared, reason_of
 from fastmf.inference.ep.schedules import SCHEDULES
 from fastmf.inference.gaussian.blocks import Blocks, inverse_with, members_of
@@ -112,15 +112,10 @@ class FittedPart(NamedTuple):
         inverse = inverse_with(model, self.labels, np.stack([self.sites[0], precision]), elements)
         # Compute the linear term at the mean, without cancellation of large sites.
         residual = (model.y - model.prediction(self.mean)) / self.noise_variance
+        sites = blocks.sparse(elements, precision[blocks.singles])
 
         def component(units, active):
-            sites = np.diag(precision[units])
-            for M, members in zip(blocks.matrices(elements), blocks.by_size, strict=True):
-                for T, block in zip(M, members, strict=True):
-                    if np.isin(block[0], units):
-                        place = np.searchsorted(units, block)
-                        sites[np.ix_(place, place)] = T
-            P = np.linalg.inv(inverse.covariance(units)) - sites
+            P = np.linalg.inv(inverse.covariance(units)) - sites[units][:, units].toarray()
             linear = P @ self.mean[units]
             linear += np.asarray(model.X[:, units].T @ residual, np.float64)
             place = np.searchsorted(units, active)
@@ -136,9 +131,7 @@ class FittedPart(NamedTuple):
 
     def correlations(self, units):
         """Return the correlation matrix of the columns of some units."""
-        columns = np.asarray(self.X[:, units], np.float64)
-        length = np.sqrt(np.einsum("ij,ij->j", columns, columns))
-        columns = columns / np.where(length > 0, length, 1.0)
+        columns = unit_columns(np.asarray(self.X[:, units], np.float64))
         return columns.T @ columns
 
 

@@ -102,9 +102,9 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
     Notes
     -----
     Hernández-Lobato & Hernández-Lobato (2011). X is copied in its precision, except for large
-    arrays that are sparse, memory-mapped or of small integers: these are converted block by block
-    and must not change while the model is used. A `ConvergenceWarning` is issued if a learned
-    parameter is at a bound of the search. See the guide for correlated features.
+    arrays that are sparse, memory-mapped or of small integers: these are multiplied, or converted
+    in blocks, and must not change while the model is used. A `ConvergenceWarning` is issued if a
+    learned parameter is at a bound of the search. See the guide for correlated features.
 
     Examples
     --------

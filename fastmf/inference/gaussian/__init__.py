@@ -11,7 +11,6 @@ the priors it becomes a Gaussian with precision A = P + diag(t2). The solvers us
         inverse.solve(right)        the product with a vector
 
     side.moments(site), side.covariance(site, units)   both steps in one
-
     side.dense()             the side with a full matrix
 
 so that a linear model (P = X'X / noise variance) and couplings (P = -J) share every solver.
@@ -22,7 +21,7 @@ import numpy as np
 from fastmf._common.stored_columns import StoredColumns
 from fastmf.inference.gaussian.bipartite import Bipartite, Latent, with_latent_columns
 from fastmf.inference.gaussian.dense import Dense
-from fastmf.inference.gaussian.low_rank import LowRank, StoredLowRank
+from fastmf.inference.gaussian.low_rank import LowRank, SparseLowRank, StoredLowRank
 from fastmf.models import RBM, SparseLinearModel
 from fastmf.models.sparse_linear import gram_of
 
@@ -34,7 +33,7 @@ def gaussian_side(model, n_threads=None):
     """Make the Gaussian side of a model, of the kind that suits its shape."""
     if isinstance(model, SparseLinearModel):
         kind, X = _kind_of(model), model.X
-        if kind is StoredLowRank and model.has_latent:
+        if issubclass(kind, StoredLowRank) and model.has_latent:
             raise TypeError("rows of stored columns cannot have latent variables.")
         if model.has_latent and kind is not Latent:
             X = with_latent_columns(X)
@@ -59,7 +58,7 @@ def order_of(model):
 def _kind_of(model):
     n = model.n_samples
     if isinstance(model.X, StoredColumns):
-        return StoredLowRank
+        return StoredLowRank if model.X.sparse is None else SparseLowRank
     if n >= model.n_units or model.n_units <= MAX_WOODBURY_UNITS:
         return Dense
     return Latent if model.has_latent and model.n_features < n else LowRank

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.linalg import LinAlgError
 from scipy.linalg.lapack import dpotrf, dpotri
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, eye_array
 
 from fastmf._common.linalg import cholesky
 from fastmf._common.stored_columns import StoredColumns
@@ -99,10 +99,6 @@ class Blocks:
         for start, n in zip(self.squares[:-1], np.diff(self.starts), strict=True):
             yield elements[start : start + n * n].reshape(n, n)
 
-    def diagonals(self, elements):
-        """Return the diagonal elements of all matrices, in the order of `units`."""
-        return elements[self._diagonal]
-
     def add_to_diagonals(self, values, elements):
         """Add values of the units of blocks, in the order of `units`, to the diagonals."""
         elements[self._diagonal] += values
@@ -141,7 +137,7 @@ class Blocks:
     def diagonal(self, vector):
         """Return precisions, or variances, of all units."""
         _, single, elements = self.parts(vector)
-        return self.spread(single, self.diagonals(elements))
+        return self.spread(single, elements[self._diagonal])
 
     def symmetric(self, vector):
         """Symmetrise the matrices of a vector."""
@@ -214,19 +210,16 @@ class BlockSide(NamedTuple):
 
     def _moments(self, site):
         blocks, (linear, _, _) = self.blocks, self.blocks.parts(site)
-        _, rotations, inverse = self.inverse(site)
-        linear = self._rotated(linear, rotations)
-        moments = inverse.moments_and_covariances(linear, blocks.by_size)
+        rotations, mixing, inverse = self.inverse(site)
+        moments = inverse.moments_and_covariances(mixing.T @ linear, blocks.by_size)
         ((mean, var), log_partition), covariances = moments
         if rotations:
             covariances = [
                 U @ C @ np.swapaxes(U, 1, 2) for U, C in zip(rotations, covariances, strict=True)
             ]
-        mean = self._rotated(mean, rotations, back=True)
         matrices = [C.ravel() for C in covariances]
-        return GaussianMoments(
-            np.concatenate([mean, var[blocks.singles], *matrices]), log_partition
-        )
+        vector = np.concatenate([mixing @ mean, var[blocks.singles], *matrices])
+        return GaussianMoments(vector, log_partition)
 
     def _precision(self, site):
         """Return the matrix of precisions of all units, including sites."""
@@ -239,21 +232,23 @@ class BlockSide(NamedTuple):
 
     def inverse(self, site):
         """Return A^-1; LinAlgError if it does not exist."""
+        blocks, (_, single, elements) = self.blocks, self.blocks.parts(site)
+        mixing = eye_array(self.n_units, format="csr")
         if isinstance(self.side, Dense):
             factor = cholesky(self._precision(site), overwrite=True)
-            return BlockInverse(self.blocks, (), DenseInverse(self.side, factor))
-        blocks, (_, single, elements) = self.blocks, self.blocks.parts(site)
+            return BlockInverse((), mixing, DenseInverse(self.side, factor))
         if isinstance(self.side, Latent):
             precision = blocks.spread(single, np.zeros(len(blocks.units)))
             inverse = self.side._inverse(precision, lambda A: blocks.add_to(A, elements))
-            return BlockInverse(blocks, (), inverse)
+            return BlockInverse((), mixing, inverse)
         diagonals, rotations = zip(*map(np.linalg.eigh, blocks.matrices(elements)), strict=True)
         precision = blocks.spread(single, np.concatenate([d.ravel() for d in diagonals]))
+        of_blocks = np.concatenate([U.ravel() for U in rotations])
+        mixing = blocks.sparse(of_blocks, np.ones(len(blocks.singles)))
 
         def rotate(X):
             if isinstance(X, StoredColumns):
-                of_blocks = np.concatenate([U.ravel() for U in rotations])
-                return X.mixed(blocks.sparse(of_blocks, np.ones(len(blocks.singles))))
+                return X.mixed(mixing)
             rotated = np.array(X.T, np.float64, order="C")
             for units, U in zip(blocks.by_size, rotations, strict=True):
                 rotated[units] = np.swapaxes(U, 1, 2) @ rotated[units]
@@ -262,44 +257,24 @@ class BlockSide(NamedTuple):
         inverse = self.remake(rotate).inverse(precision)
         if inverse is None:
             raise LinAlgError("the Gaussian is not proper.")
-        return BlockInverse(blocks, rotations, inverse)
-
-    def _rotated(self, vector, rotations, back=False):
-        """Rotate a vector of all units, or rotate it back."""
-        rotated = vector.copy()
-        for units, U in zip(self.blocks.by_size, rotations, strict=bool(rotations)):
-            subscripts = "kij,kj->ki" if back else "kji,kj->ki"
-            rotated[units] = np.einsum(subscripts, U, vector[units])
-        return rotated
+        return BlockInverse(rotations, mixing, inverse)
 
 
 class BlockInverse(NamedTuple):
     """A^-1 with sites of blocks."""
 
-    blocks: Blocks
     rotations: tuple  # for each size, rotations of blocks that make their sites diagonal; or empty
+    mixing: object  # the sparse matrix of all rotations
     inverse: object  # A^-1 of a GaussianSide of the rotated units
 
     def covariance(self, units):
         """Return the covariance of some units, which form complete blocks."""
-        covariance = self.inverse.covariance(units)
-        place = np.full(self.blocks.n_units, -1)
-        place[units] = np.arange(len(units))
-        pairs = zip(self.blocks.by_size, self.rotations, strict=bool(self.rotations))
-        for members, rotations in pairs:
-            for rows, U in zip(place[members], rotations, strict=True):
-                if rows[0] >= 0:
-                    covariance[rows] = U @ covariance[rows]
-                    covariance[:, rows] = covariance[:, rows] @ U.T
-        return covariance
+        mixing = self.mixing[units][:, units]
+        return mixing @ self.inverse.covariance(units) @ mixing.T
 
     def variance_along(self, rows):
         """Compute variances of r'w for the rows r of a matrix, of all or of the first units."""
-        rows = with_zeros(rows, self.blocks.n_units)
-        rotated = np.array(rows, np.float64)
-        for units, U in zip(self.blocks.by_size, self.rotations, strict=bool(self.rotations)):
-            rotated[:, units] = np.einsum("rkj,kji->rki", rows[:, units], U)
-        return self.inverse.variance_along(rotated)
+        return self.inverse.variance_along(with_zeros(rows, self.mixing.shape[0]) @ self.mixing)
 
 
 def inverse_with(model, labels, sites, elements):

@@ -34,10 +34,6 @@ class GaussianSide:
     # Added to the log-partition; a large constant means a large rounding error.
     constant = 0.0
 
-    def dense(self):
-        """Return the Gaussian side with a full matrix of couplings."""
-        raise NotImplementedError
-
     def _inverse(self, precision):
         """Return A^-1 with these site precisions; LinAlgError if A is not positive definite."""
         raise NotImplementedError

@@ -37,9 +37,8 @@ class LowRank(GaussianSide):
 
         A^-1 = A0^-1 + C S^-1 C',  C = columns of A0^-1,  S = 1 / (p - t2) - (A0^-1)_kk
 
-    so that A is positive definite if and only if S is. Memory: X without a copy, in single or
-    double precision, at most ten matrices of n_rows by n_rows (together not larger than X), and a
-    few vectors of length n_units.
+    so that A is positive definite if and only if S is. Memory: X without a copy, at most ten
+    matrices of n_rows by n_rows (together not larger than X), and vectors of length n_units.
     """
 
     def __init__(self, X, y, noise_variance, n_threads=None):
@@ -94,16 +93,19 @@ class LowRank(GaussianSide):
         out = np.empty((2, self.n_units))
 
         def fill(units):
-            columns = np.array(self.X[:, units], np.float64, order="C")
-            along = directions @ columns
-            white = dtrmm(1.0, whiten.T, columns.T, side=1, overwrite_b=1)
-            squares = np.einsum("ji,ji->j", white, white)
-            out[0, units] = squares - np.einsum("ij,ij->j", along, along)
-            out[1, units] = white @ z - offset @ along
+            white = self.whitened(units, whiten)
+            along = white @ directions
+            out[0, units] = np.einsum("ji,ji->j", white, white) - (along * along).sum(1)
+            out[1, units] = white @ z - along @ offset
 
         work = (self.n_rows // 2 + len(offset)) * self.n_rows * self.n_units // VECTOR_SPEED
         for_each(fill, self.pieces, workers_for(self.max_workers, work, self.n_threads))
         return out
+
+    def whitened(self, units, whiten):
+        """Return some whitened columns of X, as rows."""
+        columns = np.array(self.X[:, units], np.float64, order="C")
+        return dtrmm(1.0, whiten.T, columns.T, side=1, overwrite_b=1)
 
     def predict(self, w):
         """Compute X w in double precision, without a copy of X."""
@@ -133,8 +135,7 @@ class LowRank(GaussianSide):
 
     def _correction(self, units, p, t2, whiten):
         """Compute the correction for units of precision t2 that have p in the first inverse."""
-        columns = np.asarray(self.X[:, units], np.float64, order="F")
-        columns = dtrmm(1.0, whiten.T, columns, trans_a=1) / p
+        columns = self.whitened(units, whiten).T / p
         inverse = -columns.T @ columns
         inverse.flat[:: units.size + 1] += 1 / p
         S = -inverse
@@ -144,7 +145,6 @@ class LowRank(GaussianSide):
             units=units,
             columns=columns,
             whiten=half,
-            directions=dtrmm(1.0, whiten.T, columns @ half.T).T,
             inverse=inverse,
             log_partition=-half_log_determinant - np.log(p - t2).sum() / 2,
         )
@@ -156,7 +156,6 @@ class Correction(NamedTuple):
     units: np.ndarray  # int, (k,)
     columns: np.ndarray  # (n_rows, k), their columns of X, whitened, over their precisions
     whiten: np.ndarray  # (k, k), inverse Cholesky factor of S
-    directions: np.ndarray  # (k, n_rows), whose products with columns of X are subtracted
     inverse: np.ndarray  # (k, k), the block of A0^-1
     log_partition: float  # contribution to the log-partition
 
@@ -187,7 +186,7 @@ class LowRankInverse(NamedTuple):
         """Compute means, variances and log-partition with these linear site coefficients."""
         mean, z, offset, log_partition = self._solution(linear)
         side, variance, low = self.side, 1 / self.precision, self.correction
-        directions = np.empty((0, side.n_rows)) if low is None else low.directions
+        directions = np.empty((side.n_rows, 0)) if low is None else low.columns @ low.whiten.T
         marginal = side.whitened_columns(self.whiten, directions, z, offset)[::-1]
         marginal *= variance
         marginal[0] += mean
@@ -241,10 +240,8 @@ class LowRankInverse(NamedTuple):
     def _halves(self, units):
         """Return rows of V = D X' L and H = C M for blocks of units; B^-1 = L L', S^-1 = M M'."""
         low, precision = self.correction, self.precision[units][..., None]
-        columns = np.asarray(self.side.X[:, units.ravel()], np.float64, order="F")
-        columns = dtrmm(1.0, self.whiten.T, columns, trans_a=1, overwrite_b=1)
-        V = columns.T.reshape(*units.shape, -1)
-        V /= precision
+        columns = self.side.whitened(units.ravel(), self.whiten)
+        V = columns.reshape(*units.shape, -1) / precision
         if low is None:
             return V, V[..., :0]
         alike = (units[..., None] == low.units) / precision
@@ -276,6 +273,16 @@ class StoredLowRank(LowRank):
         self.n_parts = self.max_workers = 1  # more memory is needed for several at a time
         return self.X.squares()
 
-    def chunk(self, units):
-        """Convert some columns of X to double precision."""
-        return self.X[:, units]
+
+class SparseLowRank(StoredLowRank):
+    """`LowRank` of `StoredColumns` with sparse products."""
+
+    def data_covariance(self, precision):
+        """Compute B for sites of positive precisions."""
+        B = self.X.outer(1 / precision)
+        B.flat[:: self.n_rows + 1] += self.noise_variance
+        return B
+
+    def whitened(self, units, whiten):
+        """Return some whitened columns of X, as rows."""
+        return self.X.transposed_product(units, whiten.T.copy())

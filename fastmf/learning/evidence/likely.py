@@ -1,10 +1,8 @@
 """Initial search for hyper-parameters with the likely features only.
 
-Most features are less probable given the data than a priori, and are therefore nearly certain to be
-zero for any hyper-parameters. Without blocks of such features only, fixed points are cheap. The
-resulting hyper-parameters, sites and joined blocks are close to the results with all features, so
-that the subsequent search with all features takes few steps. Features without blocks are cheaper
-than the search that would be saved.
+Most features are less probable given the data than a priori, and nearly certain to be zero for any
+hyper-parameters. Without blocks of such features only, fixed points are cheap; they are close to
+fixed points with all features, so that the subsequent search takes few steps.
 """
 
 from typing import NamedTuple

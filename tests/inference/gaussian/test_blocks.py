@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from kernel_cases.gaussian_sides import agree, linear, sites
 from numpy.linalg import LinAlgError
+from scipy.sparse import csc_array
 
 import fastmf as mf
 from fastmf._common.stored_columns import StoredColumns
@@ -118,7 +119,7 @@ def test_what_is_done_to_all_blocks_at_once_is_done_to_each(sizes):
         np.testing.assert_array_equal(next(even), (raw[k] + raw[k].T) / 2)
     more = elements.copy()
     blocks.add_to_diagonals(linear[blocks.units], more)
-    difference = blocks.diagonals(more) - blocks.diagonals(elements)
+    difference = np.concatenate([*map(np.diag, blocks.each(more - elements))])
     np.testing.assert_allclose(difference, linear[blocks.units], rtol=1e-6)
     more[0] = -1
     with pytest.raises(LinAlgError):
@@ -214,12 +215,12 @@ def test_sites_without_a_gaussian_of_one_row():
 # --- the Gaussian side of converted columns is that of the array of them --------------------------
 
 
-def sides(monkeypatch):
+def sides(monkeypatch, kind=np.asarray):
     monkeypatch.setattr("fastmf._common.rows.BLOCK_ENTRIES", 400)
     rng = np.random.default_rng(0)
     stored = rng.integers(0, 3, (12, 80)).astype(np.int8)
-    mean = stored.mean(0)
-    columns = StoredColumns(stored, np.ones(12), np.full(80, 2.0), np.ones((12, 1)), 2 * mean[None])
+    mean = stored.mean(0)[None]
+    columns = StoredColumns(kind(stored), np.ones(12), np.full(80, 2.0), np.ones((12, 1)), 2 * mean)
     X, y = 2 * (stored - mean), rng.normal(size=12)
     prior = mf.GaussBernoulli(np.zeros(80), np.ones(80), np.zeros(80))
     models = [mf.SparseLinearModel(rows, y, 0.7, prior) for rows in (columns, X)]
@@ -228,9 +229,10 @@ def sides(monkeypatch):
     return models, site, rng
 
 
+@pytest.mark.parametrize("kind", [np.asarray, csc_array])
 @pytest.mark.parametrize("low", [False, True])
-def test_moments_and_covariances(monkeypatch, low):
-    models, site, rng = sides(monkeypatch)
+def test_moments_and_covariances(monkeypatch, low, kind):
+    models, site, rng = sides(monkeypatch, kind)
     if low:
         site[1, [3, 40]] = -1e-3, 1e-12
     ours, theirs = gaussian_side(models[0]), LowRank(models[1].X, models[1].y, 0.7)
@@ -242,12 +244,13 @@ def test_moments_and_covariances(monkeypatch, low):
     np.testing.assert_allclose(one.variance_along(rows), two.variance_along(rows), rtol=1e-8)
     np.testing.assert_allclose(one.covariance(units), two.covariance(units), atol=1e-10)
     np.testing.assert_allclose(one.solve(rows[0]), two.solve(rows[0]), rtol=1e-8)
-    w = rng.normal(size=(3, 80))
-    np.testing.assert_allclose(models[0].prediction(w), models[1].prediction(w), atol=1e-10)
+    predictions = [model.prediction(rows) for model in models]
+    np.testing.assert_allclose(*predictions, atol=1e-10)
 
 
-def test_blocks(monkeypatch):
-    models, site, rng = sides(monkeypatch)
+@pytest.mark.parametrize("kind", [np.asarray, csc_array])
+def test_blocks(monkeypatch, kind):
+    models, site, rng = sides(monkeypatch, kind)
     monkeypatch.setattr("fastmf.inference.gaussian.blocks.MAX_DENSE_RATIO", 0)
     blocks = Blocks([np.array([1, 50, 3]), np.array([7, 8])], 80)
     elements = np.zeros(blocks.squares[-1])
