@@ -7,7 +7,7 @@ from scipy.special import comb
 
 import fastmf as mf
 from fastmf.evaluation.log_partition import Exploration, _higher
-from fastmf.inference.sampling.gibbs import Walks, sampled_layers
+from fastmf.inference.sampling.gibbs import Walks
 
 
 def machine(visible, hidden, shape=(7, 4), scale=0.8, dtype=float):
@@ -53,8 +53,7 @@ def test_expectations_of_weights_are_exact_for_a_single_step(kinds):
     rng = np.random.default_rng(2)
     v = model.visible.sample(np.broadcast_to(base[0], (n, 4)), np.zeros((n, 4)), rng)
     for betas in ([0.0, 1.0], [0.0, 0.5, 1.0]):
-        walks = Walks(model, base, np.array(betas), v, None, sampled_layers(model))
-        weights = np.exp(start + walks(model, rng)[0])
+        weights = np.exp(start + Walks(np.array(betas), base=base)(model, v, rng)[0])
         error = weights.std() / np.sqrt(n)
         assert abs(weights.mean() - np.exp(mf.exact(model).log_partition)) < 4 * error
 

@@ -10,7 +10,7 @@ and, at a solution, log Z = sum_i [log Z_i - b m + a (m^2 + v) / 2] + sum_(i,j) 
 W^2 v_i v_j / 2 + W^3 k_i k_j / 6], with each pair once and the terms of the order asked for.
 """
 
-from functools import partial
+from functools import lru_cache, partial
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -171,24 +171,12 @@ class TapOptions(NamedTuple):
         )
 
 
-class _Repeated:
-    """Calls of a kernel on rows of an RBM, which share their memory if they have as many rows."""
+class MomentsGiven:
+    """Compute `moments_given`, which the next call overwrites."""
 
     def __init__(self, order, n_threads=None):
         self.order, self.n_threads = order, n_threads
-        self._layout, self._prepared = None, {}
-
-    def _arrays(self, layout, n_rows):
-        """Return what `_prepare` returned for this layout and number of rows."""
-        if layout is not self._layout:
-            self._layout, self._prepared = layout, {}
-        if n_rows not in self._prepared:
-            self._prepared[n_rows] = self._prepare(layout, n_rows)
-        return self._prepared[n_rows]
-
-
-class MomentsGiven(_Repeated):
-    """Compute `moments_given`, which the next call overwrites."""
+        self._arrays = lru_cache(4)(self._allocated)
 
     def __call__(self, model, X):
         """Return fields, means and variances of the hidden units given visible rows."""
@@ -201,7 +189,7 @@ class MomentsGiven(_Repeated):
         in_parallel(rows_given, (layout.layers, 1, X, moments, work), n_workers)
         return moments
 
-    def _prepare(self, layout, n_rows):
+    def _allocated(self, layout, n_rows):
         """Allocate for `n_rows`: moments, memory of the kernel, n_workers."""
         layer = layout.layers.of_model[1]
         work = n_rows * layer.couplings.shape[1] * layer.n_units
@@ -218,12 +206,12 @@ def moments_given(model, X, order=1, n_threads=None):
     return MomentsGiven(order, n_threads)(model, X)
 
 
-class SweepsFromData(_Repeated):
+class SweepsFromData:
     """Run a fixed number of TAP sweeps of an RBM from rows of data; calls share their memory."""
 
     def __init__(self, order, n_sweeps, n_threads=None):
-        super().__init__(order, n_threads)
-        self._n_sweeps = n_sweeps
+        self.order, self.n_threads, self._n_sweeps = order, n_threads, n_sweeps
+        self._arrays = lru_cache(4)(self._allocated)
 
     def __call__(self, model, X, given):
         """Return mean, var, b and a of each layer, which the next call overwrites.
@@ -238,7 +226,7 @@ class SweepsFromData(_Repeated):
         in_parallel(solve_rows, (Sweep(layout.layers, layout.blocks), *arguments), n_workers)
         return moments
 
-    def _prepare(self, layout, n_rows):
+    def _allocated(self, layout, n_rows):
         """Allocate for `n_rows`: start, queue, arguments of the kernel, n_workers, moments."""
         dtype = layout.layers.of_model[0].couplings.dtype
         state = np.zeros((4, n_rows, layout.n_units), dtype)

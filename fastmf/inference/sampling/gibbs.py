@@ -49,63 +49,50 @@ from fastmf.priors._queries import binary_field, tilt_to_mean, two_values
 
 def gibbs(model, visible, n_sweeps, rng, n_threads=None):
     """Draw samples of visible and hidden units by block Gibbs sampling."""
-    return GibbsSweeps(n_sweeps, n_threads)(model, visible, rng)
+    return Walks(np.ones(n_sweeps + 1), n_threads).sample(model, visible, rng)
 
 
-class GibbsSweeps:
-    """Draw samples as `gibbs`; a call overwrites the samples that the last one has returned."""
+class Walks:
+    """Move chains of an RBM along a path; a call overwrites what the last call has returned.
 
-    def __init__(self, n_sweeps, n_threads=None):
-        self._betas, self._n_threads, self._walks = np.ones(n_sweeps + 1), n_threads, None
+    Units have the tilts (1 - beta) base + beta W x.
+    """
 
-    def __call__(self, model, visible, rng):
-        """Return visible and hidden units of chains that start at visible units."""
-        layers, walks = sampled_layers(model), self._walks
-        if not walks or walks.layers is not layers or walks.v.shape != visible.shape:
-            base = [np.zeros(n, model.dtype) for n in model.sizes]
-            walks = Walks(model, base, self._betas, visible, self._n_threads, layers)
-            self._walks = walks
-        elif visible is not walks.v:
-            walks.v[:] = visible
+    def __init__(self, betas, n_threads=None, base=None, layers=None):
+        self._betas, self._n_threads, self._base, self._given = betas, n_threads, base, layers
+        self._layers = self._states = None
+
+    def __call__(self, model, v, rng):
+        """Return log importance weights, and visible and hidden states, of chains from v."""
+        layers = self._given or sampled_layers(model)
+        base = self._base or [np.zeros(n, model.dtype) for n in model.sizes]
+        if layers is None:
+            return _walk_in_numpy(model, *base, self._betas, v.astype(model.dtype), rng)
+        if layers is not self._layers or v.shape != self._states[0].shape:
+            n_rows, self._layers = len(v), layers
+            self._states = tuple(np.zeros((n_rows, n), model.dtype) for n in model.sizes)
+            work = 2 * len(self._betas) * n_rows * model.weights.size
+            self._n_workers = workers_for(-(-n_rows // TILE_ROWS), work, self._n_threads)
+            task_rows = rows_per_worker(n_rows, self._n_workers, TASK_ROWS)
+            self._work = layers_work(*layers, model.dtype, task_rows, self._n_workers)
+            self._path = LayersPath(*(c.astype(model.dtype) for c in base), self._betas)
+            self._log_weights = np.zeros(n_rows)
+        self._states[0][:], self._log_weights[:], self._work.queue[:] = v, 0, 0
+        seed, address = np.uint64(rng.bit_generator.random_raw()), product_address(model.dtype)
+        arguments = self._path, seed, self._states, self._log_weights, self._work
+        in_parallel(anneal_layers, (address, *layers, *arguments), self._n_workers)
+        check_finite(self._log_weights, *self._states)
+        return self._log_weights, *self._states
+
+    def sample(self, model, visible, rng):
+        """Return visible and hidden states of chains that stay at the model."""
         try:
-            return walks(model, rng)[1:]
+            return self(model, visible, rng)[1:]
         except FloatingPointError:
             raise ValueError(
                 "Gibbs sampling: the distribution of some units given the others does not exist, "
                 "as its precision is not positive or its mean is too large; take smaller couplings."
             ) from None
-
-
-class Walks:
-    """Chains of an RBM, and the other arrays of walks along a path.
-
-    Units have the tilts (1 - beta) base + beta W x. `layers` are the `sampled_layers`.
-    """
-
-    def __init__(self, model, base, betas, v, n_threads, layers):
-        self.v, self.layers = np.array(v, model.dtype, order="C"), layers
-        self._path, n_rows = LayersPath(*(c.astype(model.dtype) for c in base), betas), len(v)
-        self._h, self._log_weights = (
-            np.zeros((n_rows, model.n_hidden), model.dtype),
-            np.zeros(n_rows),
-        )
-        if layers is not None:
-            work = 2 * len(betas) * n_rows * model.weights.size
-            self._n_workers = workers_for(-(-n_rows // TILE_ROWS), work, n_threads)
-            task_rows = rows_per_worker(n_rows, self._n_workers, TASK_ROWS)
-            self._work = layers_work(*layers, model.dtype, task_rows, self._n_workers)
-
-    def __call__(self, model, rng):
-        """Move the chains; return log importance weights, and visible and hidden states."""
-        if self.layers is None:
-            return _walk_in_numpy(model, *self._path, self.v, rng)
-        log_weights, states = self._log_weights, (self.v, self._h)
-        log_weights[:] = self._work.queue[:] = 0
-        seed, address = np.uint64(rng.bit_generator.random_raw()), product_address(self.v.dtype)
-        arguments = address, *self.layers, self._path, seed, states, log_weights, self._work
-        in_parallel(anneal_layers, arguments, self._n_workers)
-        check_finite(log_weights, *states)
-        return log_weights, *states
 
 
 @one_blas_thread()
@@ -318,8 +305,8 @@ class Path(NamedTuple):
                 moved = self.units.anneal(v, betas, self.rng, base[0], self.n_threads)
                 check_finite(moved[0])
                 return moved
-            walks = Walks(self.model, base, betas, v, self.n_threads, self.units)
-            return walks(self.model, self.rng)[:2]
+            walks = Walks(betas, self.n_threads, base, self.units)
+            return walks(self.model, v, self.rng)[:2]
 
     def start(self, base):
         """Compute the log-partition of independent units with the tilt `base`."""

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array, diags_array
 
 from fastmf._common.rows import is_incomplete, is_sparse
 from fastmf.inference.missing.layered import incomplete_rows
-from fastmf.inference.sampling.gibbs import GibbsSweeps, even_layers
+from fastmf.inference.sampling.gibbs import Walks, even_layers
 from fastmf.learning.training.trainer import FIRST_SWEEPS
 from fastmf.priors._groups import as_states, column_sizes, columns_by_parts, has_groups
 from fastmf.priors._protocol import as_dtype, joined, take
@@ -118,13 +118,10 @@ def completed(model, X, missing, n_sweeps, rng, n_threads=None):
     zero = model.dtype.type(0)
     means = model.layers[0].moments(zero, zero)[0]
     x = np.where(np.isnan(X), means, X).astype(model.dtype)
-    even_states, pair, sweep = (
-        even_layers(model, x, rng),
-        model.bipartite(),
-        GibbsSweeps(1, n_threads),
-    )
+    even_states, pair = even_layers(model, x, rng), model.bipartite()
+    walks = Walks(np.ones(2), n_threads)
     for _ in range(n_sweeps):
-        even_states, _ = sweep(pair, even_states, rng)
+        even_states, _ = walks.sample(pair, even_states, rng)
         even_states[:, : x.shape[1]] = np.where(missing, even_states[:, : x.shape[1]], x)
     return even_states[:, : x.shape[1]].copy()
 

@@ -19,7 +19,7 @@ from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.likelihood import log_partition_estimate, posterior
 from fastmf.inference.mean_field.tap import SweepsFromData
 from fastmf.inference.missing.layered import log_likelihoods, with_means
-from fastmf.inference.sampling.gibbs import MIN_ANNEALED, GibbsSweeps, annealed_samples, even_layers
+from fastmf.inference.sampling.gibbs import MIN_ANNEALED, Walks, annealed_samples, even_layers
 from fastmf.kernels.training.ascent import AscentStep
 from fastmf.learning.layered import gradients
 from fastmf.learning.layered.data import completed
@@ -153,7 +153,7 @@ class Plan(LayeredSteps):
         self.averages = gradients.Gradients(model, self.order, n_threads, log_partition=False)
         # For each layer, whether its field is a tilt, and changes with its neighbours' offsets.
         self.tilts = [settings.centred and field_is_tilt(prior) for prior in layers]
-        self.chains = GibbsSweeps(settings.n_sweeps, n_threads)
+        self.walks = Walks(np.ones(settings.n_sweeps + 1), n_threads)
         # Slices of these fields in the vector of all parameters of units.
         places, _ = as_vector(layers, np.arange(len(joined(layers))))
         fields = [
@@ -299,7 +299,7 @@ class Plan(LayeredSteps):
             chains = state.chains[0]
         else:
             chains = even_layers(model, starts("data", model, X, n_starts, rng), rng)
-        samples, _ = self.chains(model.bipartite(), chains, rng)
+        samples, _ = self.walks.sample(model.bipartite(), chains, rng)
         if kind == "pcd":
             state.chains = (samples,)
         return samples
