@@ -35,9 +35,9 @@ HIDDEN = {
 
 
 def gradient(model, X, of_model, order=2, **options):
-    """The gradient, means and covariances of `Gradients`, with sums of the `Pairs`."""
-    terms, sums, covariances = Gradients(model, order, **options)(model, X, of_model)
-    return summed(terms, model), [mean for mean, _ in sums], covariances
+    """The gradient, means and products of `Gradients`, with sums of the `Pairs`."""
+    terms, sums, products = Gradients(model, order, **options)(model, X, of_model)
+    return summed(terms, model), [mean for mean, _ in sums], products
 
 
 def sums_of(means, gradient):

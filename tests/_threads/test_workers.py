@@ -19,6 +19,7 @@ import fastmf as mf
 from fastmf._threads.workers import (
     _blas,
     computed_once,
+    for_each,
     in_parallel,
     in_row_blocks,
     matrix_product,
@@ -290,12 +291,12 @@ def test_a_child_forked_in_a_block_may_leave_it():
 def test_workers_start_no_threads():
     found = []
 
-    def ask():
+    def ask(_):
         found.append(workers_for(100, 10**9, 8))
         in_parallel(lambda: found.append(workers_for(100, 10**9, 8)), (), 1)
         found.append(workers_for(100, 10**9, 8))
 
-    in_parallel(ask, (), 1)
+    for_each(ask, [None], 1)
     assert found == [1, 1, 1]
     assert workers_for(100, 10**9, 8) == 8
 

@@ -121,22 +121,18 @@ def with_held_precisions(layers, gradients, free):
     return tuple(_changed(*part[:2], held, part[2], part[2]) for part in parts)
 
 
-def covariances(free, moments):
-    """Return the covariance of the means of units with free scale, plus their mean variances.
-
-    The units of each hidden layer have one matrix; None for no units.
-    """
+def products_of_units(free, moments):
+    """Return the mean products of the units with free scale of each hidden layer, or None."""
     averages = []
     for units, (mean, var) in zip(free[1:], moments, strict=True):
         if not units.any():
             averages.append(None)
             continue
         x = np.asarray(mean[:, units], np.float64)
-        x -= x.mean(0)
         with one_blas_thread(x.shape[1]):
-            covariance = x.T @ x / len(x)
-        covariance[np.diag_indices(len(covariance))] += var[:, units].mean(0, dtype=np.float64)
-        averages.append(covariance)
+            products = x.T @ x / len(x)
+        products[np.diag_indices(len(products))] += var[:, units].mean(0, dtype=np.float64)
+        averages.append(products)
     return averages
 
 
@@ -197,20 +193,21 @@ class NaturalGradient:
         return [l1 * below * above for below, above in pairwise(shares)]
 
 
-def natural_of_scales(layers, means, covariances_, free, centred):
-    """Return the `NaturalGradient` of units of free scale, given means and `covariances`.
+def natural_of_scales(layers, means, products, free, centred):
+    """Return the `NaturalGradient` of units of free scale, given means and `products_of_units`.
 
     `centred` is whether units are centred next to layers whose fields are tilts.
     """
     matrices = [None]
-    for layer, covariance, units in zip(layers[1:], covariances_, free[1:], strict=True):
+    for layer, mean, product, units in zip(layers[1:], means[1:], products, free[1:], strict=True):
         if not units.any():
             matrices.append(None)
             continue
-        inverse_precisions = np.diag(1 / precisions(layer)[units])
+        mean = np.asarray(mean, np.float64)[units]
+        covariance = product - np.outer(mean, mean) + np.diag(1 / precisions(layer)[units])
         matrix = np.eye(len(units))
-        with one_blas_thread(len(covariance)):
-            matrix[np.ix_(units, units)] = np.linalg.inv(covariance + inverse_precisions)
+        with one_blas_thread(len(mean)):
+            matrix[np.ix_(units, units)] = np.linalg.inv(covariance)
         matrices.append(matrix.astype(layer.moments(0.0, 0.0)[0].dtype))
     parts = zip(matrices, map(field_is_tilt, layers), strict=True)
     damped = [matrix is not None and not (tilt and centred) for matrix, tilt in parts]
@@ -368,7 +365,7 @@ class Gradients:
 
         `of_model` has solutions, samples or exact averages of the model, `given` the moments given
         X. Return the gradient, with `Pairs` for couplings, for each layer means over the data and
-        derivatives by fields, (2, n_units), and the `covariances` of units with free scale. The
+        derivatives by fields, (2, n_units), and the `products_of_units` with free scale. The
         next call overwrites them.
 
         Notes
@@ -401,7 +398,7 @@ class Gradients:
             parts = data.derivatives[k], model_rows.derivatives[k]
             self._layers[k] = map_parameters(np.subtract, *parts)
         slope = ModelParameters(couplings=couplings, layers=tuple(self._layers))
-        return slope, self._sums, covariances(self.free, moments) if self.free else []
+        return slope, self._sums, products_of_units(self.free, moments) if self.free else []
 
     def _of_data(self, model, X, given):
         """Return rows of log sum_h exp(-energy(x, h)), and the moments of each hidden layer."""

@@ -236,7 +236,7 @@ class Plan(LayeredSteps):
         self.ascend(state, *self.gradient(state, X, rng), rate)
 
     def gradient(self, state, X, rng):
-        """Return the gradient of the log-likelihood of a batch, its sums, and covariances."""
+        """Return the gradient of the log-likelihood of a batch, its sums, and products."""
         self._ensure_buffers(state)
         model = state.model
         X = sparse_or_states(model.layers[0], X, model.dtype)
@@ -304,7 +304,7 @@ class Plan(LayeredSteps):
             state.chains = (samples,)
         return samples
 
-    def ascend(self, state, gradient, sums, covariances, rate):
+    def ascend(self, state, gradient, sums, products, rate):
         """Take a step along the gradient, shortened if the machine would not exist.
 
         Precisions of unbounded units change in their logarithm, or are fixed if their scale is
@@ -322,7 +322,7 @@ class Plan(LayeredSteps):
                 if tilt:
                     of_layer[1] = layer.field
         couplings, layers, steps, sides = self._directions(
-            state, gradient.couplings, layers, rate, sums, covariances
+            state, gradient.couplings, layers, rate, sums, products
         )
         previous = model
         if self.constrained:
@@ -367,7 +367,7 @@ class Plan(LayeredSteps):
             self._matrices = MatrixAscent(state.model.couplings, couplings, self.n_threads)
             self._model = state.model
 
-    def _directions(self, state, couplings, layers, rate, sums, covariances):
+    def _directions(self, state, couplings, layers, rate, sums, products):
         """Return natural gradients, if any layer has one, with matching steps and offsets."""
         settings, free, units = self.settings, self.averages.free, state.model.layers
         step = AscentStep(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))
@@ -378,7 +378,7 @@ class Plan(LayeredSteps):
             l1, decays = step.l1, [0.0] * len(couplings)
         elif free:
             means = [mean for mean, _ in sums]
-            natural = gradients.natural_of_scales(units, means, covariances, free, settings.centred)
+            natural = gradients.natural_of_scales(units, means, products, free, settings.centred)
             l1, decays = 0.0, natural.of_decay(step.l1)
         else:
             return couplings, layers, [step] * len(couplings), sides

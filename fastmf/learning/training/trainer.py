@@ -359,7 +359,7 @@ def _rows(data, rows):
     """Return rows of data by their numbers."""
     if isinstance(data, tuple):
         return tuple(_rows(part, rows) for part in data)
-    return data[rows] if issparse(data) else data.take(rows, 0)
+    return data.take(rows, 0) if isinstance(data, np.ndarray) else data[rows]
 
 
 def monitor_rows(X, settings, seed, weights=None):

@@ -11,9 +11,9 @@ from fastmf.evaluation import log_likelihood
 from fastmf.learning.layered.exact_averages import exact_averages
 from fastmf.learning.layered.gradients import (
     MEAN_SCALE,
-    covariances,
     free_units,
     natural_of_scales,
+    products_of_units,
     with_held_precisions,
 )
 from fastmf.learning.layered.settings import LayeredSettings
@@ -59,22 +59,22 @@ def test_steps_have_the_inverse_of_the_covariance_of_units():
     rng = np.random.default_rng(0)
     layers, x = (binary(5), gaussian(2, 4.0)), rng.normal(size=(5, 2))
     mean, var, means = rng.normal(size=(30, 2)), rng.random((30, 2)), np.full(5, 0.5)
-    of_units = covariances(free_units(layers), [(mean, var)])
+    products = products_of_units(free_units(layers), [(mean, var)])
     covariance = np.cov(mean.T, bias=True) + np.diag(var.mean(0) + 1 / 4)
     expected = np.linalg.solve(covariance, x.T).T
-    scales = natural_of_scales(layers, [means, mean.mean(0)], of_units, free_units(layers), True)
+    scales = natural_of_scales(layers, [means, mean.mean(0)], products, free_units(layers), True)
     np.testing.assert_allclose(scales.of_couplings(0, x), expected, rtol=1e-12)
     fields = scales.of_fields((binary(5), mf.Gaussian(x[0], x[1])))[1].field
     np.testing.assert_allclose(fields, expected[0], rtol=1e-12)
     # Where visible units are not counted from their means, these are damped.
-    scales = natural_of_scales(layers, [means, mean.mean(0)], of_units, free_units(layers), False)
+    scales = natural_of_scales(layers, [means, mean.mean(0)], products, free_units(layers), False)
     damped = np.linalg.solve(np.eye(5) + np.outer(means, means) / MEAN_SCALE, expected)
     np.testing.assert_allclose(scales.of_couplings(0, x), damped, rtol=1e-12)
 
     # Other units of the layer keep their steps.
     layers = binary(5), mf.Concatenated(binary(1), gaussian(2, 4.0))
     mean, var, x = (np.hstack([part[:, :1], part]) for part in (mean, var, x))
-    scales = natural_of_scales(layers, [means, mean.mean(0)], of_units, free_units(layers), True)
+    scales = natural_of_scales(layers, [means, mean.mean(0)], products, free_units(layers), True)
     np.testing.assert_allclose(scales.of_couplings(0, x), np.hstack([x[:, :1], damped]), rtol=1e-12)
     gradients = mf.Bernoulli(x[0]), mf.Concatenated(mf.Bernoulli(x[0, :1]), mf.Gaussian(*x[:2, 1:]))
     moved = scales.of_fields((binary(5), gradients[1]))[1]
