@@ -14,10 +14,10 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 54_302,
-    "lines of code": 33_794,
-    "numeric constants": 278,
-    "lines of tests": 41_812,
+    "lines": 54_324,
+    "lines of code": 33_786,
+    "numeric constants": 276,
+    "lines of tests": 41_825,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,

@@ -19,6 +19,14 @@ def problem(n, d, seed=0, noise=0.3, inclusion_probability=0.3, slab=1.0, dtype=
     return mf.SparseLinearModel(X, y, noise**2, prior), w
 
 
+def chain_of_features(rng, n, d, r, s=None):
+    """Features, each r times the one before plus s times a normal number."""
+    X = rng.normal(size=(n, d))
+    for j in range(1, d):
+        X[:, j] = r * X[:, j - 1] + (np.sqrt(1 - r * r) if s is None else s) * X[:, j]
+    return X
+
+
 def enumerated(model):
     """All inclusion patterns: the log-density of y, and means and second moments of coefficients.
 

@@ -12,7 +12,6 @@ from fastmf._common.arguments import count, flag, one_of, positive, proper_fract
 from fastmf._common.linalg import MIN_EIGENVALUE
 from fastmf._common.names import pandas
 from fastmf._common.progress import followed
-from fastmf._common.warning import warn_user
 from fastmf.estimators.common.reports import feature_names, slab_interval
 from fastmf.estimators.common.runs import generator_of, warn_of_convergence
 from fastmf.learning.evidence.edges import SLABS, EffectSets, SingleEffects, Whitened
@@ -26,8 +25,6 @@ ERRORS = ("sandwich", "naive")
 # Largest number of couplings with a joint covariance matrix; with more, it has a block per feature.
 MAX_JOINT = 1000
 
-# Share of a penalty in the curvature of a coupling above which its standard error is unreliable.
-MAX_PENALTY_SHARE = 0.3
 # Prior precision of fields relative to couplings.
 FIELD_SHARE = 0.01
 # Smallest ratio of sandwich to naive variances: the ratio for independent features, for which each
@@ -82,18 +79,6 @@ def _power(matrix, exponent, least=0.0):
     return (vectors * values**exponent) @ vectors.T
 
 
-def warn_of_penalty(shares):
-    """Warn if a penalty has a large share of the information about some couplings."""
-    n = int((shares > MAX_PENALTY_SHARE).sum())
-    if n:
-        warn_user(
-            f"the penalty makes up {MAX_PENALTY_SHARE:.0%} or more of the information about {n} of "
-            f"{len(shares)} couplings, which are pulled to zero with errors that are too small, so "
-            "that probabilities are not calibrated: give a smaller l2, more rows, fewer features, "
-            "or leave out those that hardly vary."
-        )
-
-
 def without_penalty(godambe, scale):
     """Return estimates and information without the penalty of the fit."""
     # A Newton step from any point t, with mean score g and negative Hessian H of the unpenalised
@@ -113,7 +98,7 @@ def without_penalty(godambe, scale):
     return point + step, information
 
 
-def contrast_covariance(godambe, ridge, contrasts, sets, errors, min_ratio):
+def contrast_covariance(godambe, contrasts, sets, errors, min_ratio):
     """Return the covariance of contrasts, joint or in blocks by feature; see `MAX_JOINT`."""
     pairs, features, edges = godambe.objective.pairs, np.zeros(0, int), ()
     sets_of_blocks, subsets = [sets], [contrasts]
@@ -123,15 +108,6 @@ def contrast_covariance(godambe, ridge, contrasts, sets, errors, min_ratio):
         subsets = [contrasts[edge] for edge in edges]
         sets_of_blocks = [np.arange(len(edge))[:, None] for edge in edges]
     sandwich, naive = godambe.covariances_along(subsets)
-    # Contrasts are multiples of orthonormal contrasts of couplings with a common penalty.
-    ridge = np.broadcast_to(ridge, len(godambe.parameters))[-1]
-    ridge = ridge * godambe.objective.total / contrasts[[0]].power(2).sum()
-    shares = np.zeros(contrasts.shape[0])
-    for edge, block, parts in zip(edges or [slice(None)], naive, sets_of_blocks, strict=True):
-        # No change of the coordinates of a set changes these eigenvalues.
-        values = [linalg.eigvalsh(block[np.ix_(members, members)]) for members in parts]
-        shares[edge] = ridge * np.concatenate(values)
-    warn_of_penalty(shares)
     if errors == "sandwich":
         naive = [
             shrunk(a, b, godambe.effective_rows, sets, min_ratio)
@@ -379,12 +355,10 @@ class Network:
         if (objective := godambe.objective).n_parameters == objective.n_fields:
             raise ValueError("the fit has no couplings: its graph, or the selection, has none.")
         contrasts, sets, pairs = objective.contrasts()
-        contrasts, parameters, ridge = factor * contrasts, godambe.parameters, objective.ridge
+        contrasts, parameters, ratio = factor * contrasts, godambe.parameters, 0.0
         if scale is not None:
-            parameters, godambe = self._tested(godambe, scale)
-            ridge = 0.0 if self._completions is None else ridge
-        ratio = 0.0 if scale is None else MIN_SANDWICH_RATIO
-        covariance = contrast_covariance(godambe, ridge, contrasts, sets, errors, ratio)
+            (parameters, godambe), ratio = self._tested(godambe, scale), MIN_SANDWICH_RATIO
+        covariance = contrast_covariance(godambe, contrasts, sets, errors, ratio)
         return Estimates(
             contrasts @ parameters, covariance, pairs, feature_names(self), sets,
             self._unpacked_contrasts(objective, contrasts),

@@ -171,39 +171,21 @@ class TapOptions(NamedTuple):
         )
 
 
-class MomentsGiven:
-    """Compute `moments_given`, which the next call overwrites."""
-
-    def __init__(self, order, n_threads=None):
-        self.order, self.n_threads = order, n_threads
-        self._arrays = lru_cache(4)(self._allocated)
-
-    def __call__(self, model, X):
-        """Return fields, means and variances of the hidden units given visible rows."""
-        layout = layout_of(model, self.order, "blocked")
-        if layout.grouped or is_sparse(X) or X.shape[1] != model.n_visible:
-            b = data_fields(model.visible, X, model.weights, self.n_threads)
-            return np.array([b, *model.hidden.moments(b, b.dtype.type(0))])
-        moments, work, n_workers = self._arrays(layout, len(X))
-        work.queue[:], X = 0, np.ascontiguousarray(X, moments.dtype)
-        in_parallel(rows_given, (layout.layers, 1, X, moments, work), n_workers)
-        return moments
-
-    def _allocated(self, layout, n_rows):
-        """Allocate for `n_rows`: moments, memory of the kernel, n_workers."""
-        layer = layout.layers.of_model[1]
-        work = n_rows * layer.couplings.shape[1] * layer.n_units
-        n_workers = workers_for(-(-n_rows // TASK_ROWS), work, self.n_threads)
-        moments = np.empty((3, n_rows, layer.n_units), layer.couplings.dtype)
-        return moments, given_work(layer, n_workers), n_workers
-
-
 def moments_given(model, X, order=1, n_threads=None):
     """Compute fields, means and variances of the hidden units of an RBM, given visible rows.
 
     `order` selects the layout that is used; results do not depend on it.
     """
-    return MomentsGiven(order, n_threads)(model, X)
+    layout = layout_of(model, order, "blocked")
+    if layout.grouped or is_sparse(X) or X.shape[1] != model.n_visible:
+        b = data_fields(model.visible, X, model.weights, n_threads)
+        return np.array([b, *model.hidden.moments(b, b.dtype.type(0))])
+    X = np.ascontiguousarray(X, model.dtype)
+    moments = np.empty((3, len(X), model.n_hidden), model.dtype)
+    n_workers = workers_for(-(-len(X) // TASK_ROWS), len(X) * model.weights.size, n_threads)
+    work = given_work(layout.layers.of_model[1], n_workers)
+    in_parallel(rows_given, (layout.layers, 1, X, moments, work), n_workers)
+    return moments
 
 
 class SweepsFromData:

@@ -53,7 +53,7 @@ from fastmf.inference.ep.expectation_propagation import ExpectationPropagation
 from fastmf.inference.mean_field.gaussian_layers import averages
 from fastmf.inference.mean_field.likelihood import posterior
 from fastmf.inference.mean_field.solutions import second_moments
-from fastmf.inference.mean_field.tap import MomentsGiven
+from fastmf.inference.mean_field.tap import moments_given
 from fastmf.kernels.linear.product import empty_panels, panel_views
 from fastmf.kernels.training.ascent import Pairs
 from fastmf.learning.layered.exact_averages import ExactAverages
@@ -340,7 +340,7 @@ class Gradients:
 
     def __init__(self, model, order=2, n_threads=None, **options):
         layers, free = model.layers, free_units(model.layers)
-        self.order, self.given = order, MomentsGiven(order, n_threads)
+        self.order, self.n_threads = order, n_threads
         self.options = {"order": order, "n_threads": n_threads, **options}
         # Whether mean-field solvers integrate out Gaussian units, and whether there are groups.
         self.integrated, self.grouped = model.is_integrated, any(map(has_groups, layers))
@@ -381,7 +381,7 @@ class Gradients:
             n, rows, together = len(of_model), of_model, not (model.deep or is_sparse(X))
             if together:  # one call of the kernel
                 rows = np.concatenate([of_model, X])
-            odd = self.given(model.bipartite(), rows)
+            odd = moments_given(model.bipartite(), rows, self.order, self.n_threads)
             model_rows = self._of_states(model, of_model, odd[:, :n])
             given = odd[:, n:] if together else None
         else:
@@ -403,7 +403,8 @@ class Gradients:
     def _of_data(self, model, X, given):
         """Return rows of log sum_h exp(-energy(x, h)), and the moments of each hidden layer."""
         if not model.deep:
-            given = self.given(model, X) if given is None else given
+            if given is None:
+                given = moments_given(model, X, self.order, self.n_threads)
             return self._of_states(model, X, given), [given[1:]]
         machine, solutions = posterior(model, X, **self.options)
         above = self.above._of_solutions(machine, solutions, self.order)

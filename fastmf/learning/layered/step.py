@@ -17,7 +17,7 @@ from fastmf.inference.ep.adaptive_tap import few_iterations
 from fastmf.inference.mean_field._layouts import handed_over, layout_of
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.likelihood import log_partition_estimate, posterior
-from fastmf.inference.mean_field.tap import SweepsFromData
+from fastmf.inference.mean_field.tap import SweepsFromData, moments_given
 from fastmf.inference.missing.layered import log_likelihoods, with_means
 from fastmf.inference.sampling.gibbs import MIN_ANNEALED, Walks, annealed_samples, even_layers
 from fastmf.kernels.training.ascent import AscentStep
@@ -205,7 +205,7 @@ class Plan(LayeredSteps):
             solutions = posterior(model, X, **self.averages.options).solutions
             hidden = list(zip(solutions.mean, solutions.var, strict=True))
         else:
-            hidden = [self.averages.given(model, X)[1:]]
+            hidden = [moments_given(model, X, self.order, self.n_threads)[1:]]
         matrices = list(state.preconditioners[:1]) or [gradients.preconditioner(X, 0, scale)]
         for k, moments in enumerate(hidden, start=1):
             new = gradients.preconditioner(*moments, scale)
@@ -240,7 +240,7 @@ class Plan(LayeredSteps):
         self._ensure_buffers(state)
         model = state.model
         X = sparse_or_states(model.layers[0], X, model.dtype)
-        given = self.averages.given(model, X) if self.sweeps else None
+        given = moments_given(model, X, self.order, self.n_threads) if self.sweeps else None
         return self.averages(model, X, self.states_of_model(state, X, rng, given), given)
 
     def states_of_model(self, state, X, rng, given):

@@ -356,10 +356,7 @@ class Completion:
 
 
 def _rows(data, rows):
-    """Return rows of data by their numbers."""
-    if isinstance(data, tuple):
-        return tuple(_rows(part, rows) for part in data)
-    return data.take(rows, 0) if isinstance(data, np.ndarray) else data[rows]
+    return tuple(part[rows] for part in data) if isinstance(data, tuple) else data[rows]
 
 
 def monitor_rows(X, settings, seed, weights=None):

@@ -3,7 +3,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from kernel_cases.regression import problem
+from kernel_cases.regression import chain_of_features, problem
 from scipy import sparse
 
 import fastmf as mf
@@ -72,9 +72,7 @@ def test_blocks_are_those_of_the_whole(tmp_path, fine):
 
 def test_correlations_of_other_features_are_diagnosed_and_not_followed():
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(500, 60))
-    for j in range(1, 60):
-        X[:, j] = 0.95 * X[:, j - 1] + 0.3 * X[:, j]
+    X = chain_of_features(rng, 500, 60, 0.95, 0.3)
     X = (X - X.mean(0)) / X.std(0)
     y = 0.5 * X[:, 30] + rng.normal(size=500)
     r = X.T @ (y - y.mean()) / y.std() / 500
@@ -94,9 +92,7 @@ def test_correlations_of_other_features_are_diagnosed_and_not_followed():
 def copies(seed=0, n=400, p=30, jitter=1e-4):
     """Standardised features, each twice but for a little, a cause, and its z-scores."""
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, p))
-    for j in range(1, p):
-        X[:, j] = 0.8 * X[:, j - 1] + 0.6 * X[:, j]
+    X = chain_of_features(rng, n, p, 0.8)
     X = np.repeat(X, 2, axis=1) + jitter * rng.normal(size=(n, 2 * p))
     X, cause = (X - X.mean(0)) / X.std(0), int(rng.integers(2 * p))
     y = 0.4 * X[:, cause] + rng.normal(size=n)

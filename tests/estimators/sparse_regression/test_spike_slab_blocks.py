@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from kernel_cases.regression import equal_columns
+from kernel_cases.regression import chain_of_features, equal_columns
 
 import fastmf as mf
 from fastmf.learning.evidence import Hyperparameters, Regression, evidence_gradient
@@ -80,9 +80,7 @@ def test_bad_blocks_are_named():
 def autoregressive(n, d, r, seed):
     """Columns of which each correlates with the one before, three effects and as much noise."""
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, d))
-    for j in range(1, d):
-        X[:, j] = r * X[:, j - 1] + np.sqrt(1 - r * r) * X[:, j]
+    X = chain_of_features(rng, n, d, r)
     f = X[:, rng.choice(d, 3, replace=False)] @ rng.normal(size=3)
     return X, f + rng.normal(size=n) * f.std()
 

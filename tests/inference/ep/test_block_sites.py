@@ -5,7 +5,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from kernel_cases.regression import exact
+from kernel_cases.regression import chain_of_features, exact
 
 import fastmf as mf
 from fastmf._common import rows
@@ -196,9 +196,7 @@ def few_included(model, largest):
 def test_effects_along_a_chain_of_correlated_features(seed):
     """Blocks cut regardless of effects were wrong by 0.3, joined ones moved in circles (149)."""
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(250, 36))
-    for j in range(1, 36):
-        X[:, j] = 0.9 * X[:, j - 1] + np.sqrt(1 - 0.81) * X[:, j]
+    X = chain_of_features(rng, 250, 36, 0.9)
     X -= X.mean(0)
     first = rng.integers(3, 15)
     y = 0.4 * X[:, first] - 0.35 * X[:, first + 16] + rng.normal(size=250)
@@ -292,9 +290,7 @@ def test_constant_columns_are_in_no_block():
 def test_features_of_large_scores_lead():
     """A chain is cut between effects, whose blocks reach equally far on both sides."""
     rng = np.random.default_rng(5)
-    X = rng.normal(size=(5000, 60))
-    for j in range(1, 60):
-        X[:, j] = 0.8 * X[:, j - 1] + 0.6 * X[:, j]
+    X = chain_of_features(rng, 5000, 60, 0.8)
     scores = np.zeros(60)
     scores[[17, 40]] = 2, 3
     blocks = as_sets(correlated_blocks(X, scores))

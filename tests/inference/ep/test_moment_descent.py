@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from kernel_cases.regression import problem
+from kernel_cases.regression import chain_of_features, problem
 
 import fastmf as mf
 from fastmf.inference.ep import double_loop, moment_descent, schedules, sites
@@ -16,9 +16,7 @@ from fastmf.learning.evidence import Classification, Hyperparameters
 def correlated(n, d, k, seed=0, noise=0.1, chain=0.9):
     """Features in a chain: neighbours have a correlation of `chain`."""
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, d))
-    for j in range(1, d):
-        X[:, j] = chain * X[:, j - 1] + np.sqrt(1 - chain**2) * X[:, j]
+    X = chain_of_features(rng, n, d, chain)
     w = np.zeros(d)
     w[rng.choice(d, k, replace=False)] = rng.normal(size=k)
     y = X @ w + noise * rng.normal(size=n)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from differences import differences
-from kernel_cases.regression import problem
+from kernel_cases.regression import chain_of_features, problem
 from scipy import optimize
 from scipy.integrate import quad
 from scipy.optimize import minimize
@@ -80,9 +80,7 @@ def test_columns_without_a_spike_are_in_no_block():
 
 def test_blocks_have_effects_in_their_middle():
     rng = np.random.default_rng(1)
-    X = rng.normal(size=(2000, 40))
-    for j in range(1, 40):
-        X[:, j] = 0.8 * X[:, j - 1] + 0.6 * X[:, j]
+    X = chain_of_features(rng, 2000, 40, 0.8)
     y = X[:, 23] + rng.normal(size=2000)
     start = Hyperparameters(1.0, 1.0, np.array([-3.0]))
     task, _ = with_blocks(Task.of(Regression(X, y, np.zeros(40, int))), "auto", start)
