@@ -156,6 +156,8 @@ def test_sums_that_overflow_are_refused(kind):
     machine = RBM(np.full((3, 3), 1e200), prior, prior)
     with pytest.raises(FloatingPointError, match="smaller size"):
         machine.at_temperature(0.5)
+    with pytest.raises(FloatingPointError, match="smaller size"):
+        exact(RBM(np.full((1, 1), 1e200), Bernoulli(np.zeros(1)), Gaussian(np.zeros(1), 1.0)))
     for call in (
         exact, mf.tap, solutions, mf.log_partition_bounds, lambda model: model.energy(ones, ones),
         lambda model: gibbs_chains(model, 1, 1, rng=0), lambda _: prior.sample(0, 0, 0),
