@@ -22,8 +22,8 @@ def refusing_overflow(function):
         # Functions of users, such as methods of their priors, may use infinities.
         frame, advice = sys._getframe(1), "values of smaller size, or double precision"
         while frame and frame.f_code is not checked.__code__:
-            package = frame.f_globals.get("__name__", "").partition(".")[0]
-            if package not in {"fastmf", "numpy", "scipy", *sys.stdlib_module_names}:
+            package = (frame.f_globals.get("__name__") or "").partition(".")[0]
+            if not (package in sys.stdlib_module_names or package in ("fastmf", "numpy", "scipy")):
                 return
             frame = frame.f_back
         raise FloatingPointError(f"{kind}: give couplings, fields and {advice}.")

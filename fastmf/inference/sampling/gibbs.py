@@ -65,10 +65,10 @@ class Walks:
     def __call__(self, model, v, rng):
         """Return log importance weights, and visible and hidden states, of chains from v."""
         layers = self._given or sampled_layers(model)
-        base = self._base or [np.zeros(n, model.dtype) for n in model.sizes]
-        if layers is None:
-            return _walk_in_numpy(model, *base, self._betas, v.astype(model.dtype), rng)
-        if layers is not self._layers or v.shape != self._states[0].shape:
+        if layers is None or layers is not self._layers or v.shape != self._states[0].shape:
+            base = self._base or [np.zeros(n, model.dtype) for n in model.sizes]
+            if layers is None:
+                return _walk_in_numpy(model, *base, self._betas, v.astype(model.dtype), rng)
             n_rows, self._layers = len(v), layers
             self._states = tuple(np.zeros((n_rows, n), model.dtype) for n in model.sizes)
             work = 2 * len(self._betas) * n_rows * model.weights.size
