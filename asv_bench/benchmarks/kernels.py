@@ -18,7 +18,7 @@ NAMES = [
     "mean_field.tap.tap-sequential",
     "mean_field.tap.tap-accelerated",
     "sampling.annealing.anneal_layers-gibbs",
-    "training.ascent.ascend-decayed_and_centred",
+    "training.ascent.ascend-from_rows",
     "bp.belief_propagation.belief_propagation-sum",
     "bp.belief_propagation.belief_propagation-max",
     "bp.belief_propagation.belief_propagation-mixed",

@@ -249,7 +249,8 @@ class _ChunkedPlan(Plan):
 
     def __init__(self, model, settings, n_threads, chunk_rows):
         super().__init__(model, settings, n_threads)
-        self._chunk_rows = chunk_rows
+        # The gradient is an average over chunks, which no kernel has.
+        self._chunk_rows, self.moves_fields = chunk_rows, False
 
     def gradient(self, state, X, rng):
         """Compute gradient and moments of a batch as averages over its chunks, in order."""

@@ -35,6 +35,7 @@ TOGETHER = {
     "pseudo_likelihood.hamming.count_similar",
     "pseudo_likelihood.hamming.spanning_trees",
     "pseudo_likelihood.potts.value_and_gradient",
+    "training.ascent.ascend",
 }
 with_types = pytest.mark.parametrize(
     "the_case, dtype", [(c, dtype) for c in CASES for dtype in c.dtypes], ids=str

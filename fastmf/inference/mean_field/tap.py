@@ -10,7 +10,7 @@ and, at a solution, log Z = sum_i [log Z_i - b m + a (m^2 + v) / 2] + sum_(i,j) 
 W^2 v_i v_j / 2 + W^3 k_i k_j / 6], with each pair once and the terms of the order asked for.
 """
 
-from functools import lru_cache, partial
+from functools import partial
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from fastmf._common import arguments as check
 from fastmf._common.memory import aligned
 from fastmf._common.rows import is_sparse
 from fastmf._outcomes import DIVERGED
-from fastmf._threads.workers import in_parallel, workers_for
+from fastmf._threads.workers import VECTOR_SPEED, in_parallel, workers_for
 from fastmf.inference.fixed_point import Question
 from fastmf.inference.mean_field._layouts import (
     layout_of,
@@ -181,19 +181,31 @@ def moments_given(model, X, order=1, n_threads=None):
         b = data_fields(model.visible, X, model.weights, n_threads)
         return np.array([b, *model.hidden.moments(b, b.dtype.type(0))])
     X = np.ascontiguousarray(X, model.dtype)
-    moments = np.empty((3, len(X), model.n_hidden), model.dtype)
-    n_workers = workers_for(-(-len(X) // TASK_ROWS), len(X) * model.weights.size, n_threads)
-    work = given_work(layout.layers.of_model[1], n_workers)
+    return moments_in(given_memory(layout, len(X), n_threads), layout, X)
+
+
+def given_memory(layout, n_rows, n_threads=None):
+    """Allocate moments and work memory for `moments_given` rows; choose the number of workers."""
+    layer, work = layout.layers.of_model[1], n_rows * layout.n_couplings // VECTOR_SPEED
+    n_workers = workers_for(-(-n_rows // TASK_ROWS), work, n_threads)
+    moments = np.empty((3, n_rows, layer.n_units), layer.couplings.dtype)
+    return moments, given_work(layer, n_workers), n_workers
+
+
+def moments_in(memory, layout, X):
+    """Compute `moments_given` rows in the memory for them, and return it."""
+    moments, work, n_workers = memory
+    work.queue[:] = 0
     in_parallel(rows_given, (layout.layers, 1, X, moments, work), n_workers)
     return moments
 
 
 class SweepsFromData:
-    """Run a fixed number of TAP sweeps of an RBM from rows of data; calls share their memory."""
+    """Run TAP sweeps of RBMs of the same shape from rows of data; calls share their memory."""
 
     def __init__(self, order, n_sweeps, n_threads=None):
         self.order, self.n_threads, self._n_sweeps = order, n_threads, n_sweeps
-        self._arrays = lru_cache(4)(self._allocated)
+        self._arrays = {}
 
     def __call__(self, model, X, given):
         """Return mean, var, b and a of each layer, which the next call overwrites.
@@ -201,10 +213,12 @@ class SweepsFromData:
         `given` has the moments of the hidden units given X, see `moments_given`: half a sweep.
         """
         layout = layout_of(model, self.order, "blocked")
-        start, queue, arguments, n_workers, moments = self._arrays(layout, len(X))
+        if len(X) not in self._arrays:
+            self._arrays[len(X)] = self._allocated(layout, len(X))
+        start, queue, arguments, n_workers, moments = self._arrays[len(X)]
         start[:] = queue[:] = 0
         layout.join((X, None), start[0])
-        start[:3, :, X.shape[1] :] = given[[1, 2, 0]]
+        start[:2, :, X.shape[1] :], start[2, :, X.shape[1] :] = given[1:], given[0]
         in_parallel(solve_rows, (Sweep(layout.layers, layout.blocks), *arguments), n_workers)
         return moments
 
@@ -214,7 +228,7 @@ class SweepsFromData:
         state = np.zeros((4, n_rows, layout.n_units), dtype)
         record = record_from(state, self._n_sweeps, history=False)
         none = np.zeros((1, layout.n_units), dtype)
-        work = self._n_sweeps * self.order * n_rows * layout.n_couplings
+        work = self._n_sweeps * self.order * n_rows * layout.n_couplings // VECTOR_SPEED
         n_workers = workers_for(n_rows, work, self.n_threads)
         settings = TapSettings(
             order=self.order,

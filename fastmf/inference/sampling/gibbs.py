@@ -24,7 +24,7 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 from scipy.special import softmax
 
-from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
+from fastmf._threads.workers import VECTOR_SPEED, in_parallel, one_blas_thread, workers_for
 from fastmf.inference.mean_field._layouts import layout_of, rows_per_worker
 from fastmf.inference.mean_field._sparse_layout import colours_of, columns_graph, with_units
 from fastmf.kernels.linear.product import TASK_ROWS, TILE_ROWS, pack, product_address
@@ -44,7 +44,7 @@ from fastmf.priors import Bernoulli
 from fastmf.priors._compiled import units_of
 from fastmf.priors._groups import column_is_group, column_sizes, has_groups
 from fastmf.priors._protocol import by_parts, can_draw, is_concatenated, n_units, parts_of, sample
-from fastmf.priors._queries import binary_field, tilt_to_mean, two_values
+from fastmf.priors._queries import binary_field, tilt_to_mean, two_values, unbounded
 
 
 def gibbs(model, visible, n_sweeps, rng, n_threads=None):
@@ -70,18 +70,22 @@ class Walks:
             if layers is None:
                 return _walk_in_numpy(model, *base, self._betas, v.astype(model.dtype), rng)
             n_rows, self._layers = len(v), layers
+            self._unbounded = any(unbounded(prior).any() for prior in model.layers)
             self._states = tuple(np.zeros((n_rows, n), model.dtype) for n in model.sizes)
-            work = 2 * len(self._betas) * n_rows * model.weights.size
+            work = 2 * len(self._betas) * n_rows * model.weights.size // VECTOR_SPEED
             self._n_workers = workers_for(-(-n_rows // TILE_ROWS), work, self._n_threads)
             task_rows = rows_per_worker(n_rows, self._n_workers, TASK_ROWS)
             self._work = layers_work(*layers, model.dtype, task_rows, self._n_workers)
             self._path = LayersPath(*(c.astype(model.dtype) for c in base), self._betas)
             self._log_weights = np.zeros(n_rows)
-        self._states[0][:], self._log_weights[:], self._work.queue[:] = v, 0, 0
+        self._log_weights[:] = self._work.queue[:] = 0
+        if v is not self._states[0]:
+            self._states[0][:] = v
         seed, address = np.uint64(rng.bit_generator.random_raw()), product_address(model.dtype)
         arguments = self._path, seed, self._states, self._log_weights, self._work
         in_parallel(anneal_layers, (address, *layers, *arguments), self._n_workers)
-        check_finite(self._log_weights, *self._states)
+        if self._unbounded:
+            check_finite(self._log_weights, *self._states)
         return self._log_weights, *self._states
 
     def sample(self, model, visible, rng):

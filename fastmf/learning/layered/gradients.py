@@ -38,26 +38,24 @@ and steps that suit binary units would oscillate. If the neighbours, with means 
 steps are (1 + m m' / s)^-1 G Q, because the mean is the direction of by far the largest curvature.
 """
 
-from functools import reduce
 from itertools import accumulate, pairwise, starmap
 from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack
 
-from fastmf._common.memory import aligned
 from fastmf._common.rows import column_sums, is_sparse
 from fastmf._threads.workers import in_row_blocks, matrix_product, one_blas_thread
 from fastmf.inference.ep.adaptive_tap import mean_covariance
 from fastmf.inference.ep.expectation_propagation import ExpectationPropagation
+from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field.gaussian_layers import averages
 from fastmf.inference.mean_field.likelihood import posterior
 from fastmf.inference.mean_field.solutions import second_moments
-from fastmf.inference.mean_field.tap import moments_given
-from fastmf.kernels.linear.product import empty_panels, panel_views
+from fastmf.inference.mean_field.tap import given_memory, moments_given, moments_in
 from fastmf.kernels.training.ascent import Pairs
 from fastmf.learning.layered.exact_averages import ExactAverages
-from fastmf.learning.training.ascent import ModelParameters
+from fastmf.learning.training.ascent import ModelParameters, added
 from fastmf.models.layered import machine_of
 from fastmf.priors._groups import groups, has_groups
 from fastmf.priors._protocol import (
@@ -242,26 +240,25 @@ def matrix_of(gradient, weights, sides=None, decay=(0.0, 0.0), n_threads=None):
 
     With `sides`, a pair of `offsets`, it is the centred gradient G.
     """
-    if not isinstance(gradient, Pairs):
-        gradient = Pairs(0, weights.T[:0], weights[:0], gradient)
-    n, lefts, rights, added = gradient
-    if len(lefts):
-        rights = rights.swapaxes(0, 1).reshape(len(lefts), -1)[:, : weights.shape[1]]
+    pairs = gradient if isinstance(gradient, Pairs) else added(weights, gradient)
+    kinds = [(len(x), x.T, y) for x, y in zip(pairs.lefts, pairs.rights, strict=True)]
     below, above = sides or [np.zeros((2, size), weights.dtype) for size in weights.shape]
-    (l2, l1), out = decay, np.empty_like(weights)
+    (l2, l1), out = decay, np.zeros_like(weights)
 
     def fill(rows):
         g, w = out[rows], weights[rows]
-        np.matmul(lefts[n:, rows].T, rights[n:], out=g)
-        if n:
-            g += w * (lefts[:n, rows].T @ rights[:n])
-        if len(added):
-            g += added[rows]
+        for k, (n, x, y) in enumerate(kinds):
+            if n:
+                product = x[rows] @ y / weights.dtype.type(n if k % 2 else -n)
+                g += w * product if k < 2 else product
+        if len(pairs.added):
+            g += pairs.added[rows]
         g -= l2 * w + below[:, rows].T @ above[::-1]
         if l1:
             g -= l1 * np.sign(w)
 
-    in_row_blocks(fill, len(weights), rights.size, n_threads)
+    n_products = weights.shape[1] * sum(n for n, _, _ in kinds)
+    in_row_blocks(fill, len(weights), n_products, n_threads)
     return out
 
 
@@ -276,8 +273,12 @@ def row_mean(rows):
     """Average over rows, (n_units,); long sums are in float64, as float32 would lose digits."""
     if is_sparse(rows):
         return column_sums(rows) / rows.shape[0]
-    weights = np.full((1, len(rows)), 1 / len(rows), rows.dtype)
-    return _weighted_sums(weights, rows.reshape(len(rows), -1)).reshape(rows.shape[1:])
+    n_rows, flat = len(rows), rows.reshape(len(rows), -1)
+    weights = np.full(min(n_rows, 100), 1 / n_rows, rows.dtype)
+    if n_rows <= 100:
+        return (weights @ flat).reshape(rows.shape[1:])
+    blocks = (flat[k : k + 100] for k in range(0, n_rows, 100))
+    return sum((weights[: len(x)] @ x).astype(np.float64) for x in blocks).reshape(rows.shape[1:])
 
 
 class GradientRows(NamedTuple):
@@ -351,14 +352,16 @@ class Gradients:
         # Gradients for the hidden layers of a deep machine.
         self.above = model.deep and Gradients(machine_of(model.couplings[1:], layers[1:]), order)
         # For each layer, means over the data, and derivatives by fields if only these are learned.
-        self._sums = [np.zeros((2, n), model.dtype) for n in model.sizes]
-        parts = zip(layers, self.field_alone, self._sums, strict=True)
+        self.sums = [np.zeros((2, n), model.dtype) for n in model.sizes]
+        parts = zip(layers, self.field_alone, self.sums, strict=True)
         self._layers = [p._replace(field=x[1]) if alone else None for p, alone, x in parts]
         # The layers of which more is learned, and where even and odd layers are in their rows.
         self._others = [k for k, alone in enumerate(self.field_alone) if not alone]
         ends = [list(accumulate(model.sizes[k::2], initial=0)) for k in (0, 1)]
         self._columns = [slice(*ends[k % 2][k // 2 : k // 2 + 2]) for k in range(len(layers))]
-        self._rows = {}
+        self._none = [added(w, np.zeros((0, 0))) for w in model.couplings]
+        # See `_rows`, by their numbers.
+        self._memory = {}
 
     def __call__(self, model, X, of_model, given=None):
         """Compute the gradient of the log-likelihood.
@@ -376,7 +379,7 @@ class Gradients:
         """
         adaptive = isinstance(of_model, ExpectationPropagation)
         if isinstance(of_model, ExactAverages):
-            model_rows = GradientRows([], [], of_model.layers, [of_model.pairwise])
+            model_rows = GradientRows([], [], dict(enumerate(of_model.layers)), [of_model.pairwise])
         elif isinstance(of_model, np.ndarray):
             n, rows, together = len(of_model), of_model, not (model.deep or is_sparse(X))
             if together:  # one call of the kernel
@@ -389,16 +392,13 @@ class Gradients:
             if adaptive:
                 model_rows.effects[0].append(mean_covariance(model, of_model))
         data, moments = self._of_data(model, X, given)
-        couplings = self._of_rows(model, data, model_rows)
-        if isinstance(of_model, ExactAverages):
-            for k, part in enumerate(of_model.layers):
-                if self.field_alone[k]:
-                    self._sums[k][1] -= part.field
+        self._set_sums(data, model_rows)
+        couplings = self._pairs(model, data, model_rows)
         for k in self._others:
             parts = data.derivatives[k], model_rows.derivatives[k]
             self._layers[k] = map_parameters(np.subtract, *parts)
         slope = ModelParameters(couplings=couplings, layers=tuple(self._layers))
-        return slope, self._sums, products_of_units(self.free, moments) if self.free else []
+        return slope, self.sums, products_of_units(self.free, moments) if self.free else []
 
     def _of_data(self, model, X, given):
         """Return rows of log sum_h exp(-energy(x, h)), and the moments of each hidden layer."""
@@ -458,71 +458,60 @@ class Gradients:
                 derivatives[k] = _averages(prior, x, prior_gradient, *arguments)
         return GradientRows(solutions.mean, second, derivatives, effects)
 
-    def _of_rows(self, model, data, model_rows):
-        """Return gradients by couplings as sums over rows, and set `sums`."""
-        X = data.units[0]
-        rows = data.second, model_rows.second, model_rows.units, data.units
-        shape = is_sparse(X), *(len(of_layers[-1]) if of_layers else 0 for of_layers in rows)
-        if shape not in self._rows:
-            self._rows[shape] = RowSums(model, self._sums, *shape)
-        couplings = self._rows[shape]([of_layers for of_layers in rows if of_layers])
-        if is_sparse(X):
-            self._sums[0] += row_mean(X)
-            data.effects[0].append(X.T @ (data.units[1] * model.dtype.type(1 / X.shape[0])))
-        for k, (plus, minus) in enumerate(zip(data.effects, model_rows.effects, strict=True)):
-            if plus or minus:
-                added = reduce(np.add, [*plus, *(-effect for effect in minus)])
-                added = np.ascontiguousarray(added, model.dtype)
-                couplings[k] = couplings[k]._replace(added=added)
+    def _pairs(self, model, data, model_rows):
+        """Return gradients by couplings as products of rows, and added arrays."""
+        kinds, dtype = (model_rows.second, data.second, model_rows.units, data.units), model.dtype
+        if is_sparse(X := data.units[0]):
+            data.effects[0].append(X.T @ (data.units[1] * dtype.type(1 / X.shape[0])))
+        couplings = []
+        for k, none in enumerate(self._none):
+            lefts, rights = list(none.lefts), list(none.rights)
+            for kind, rows in enumerate(kinds):
+                if len(rows) and rows[k] is not None and not is_sparse(rows[k]):
+                    lefts[kind] = np.ascontiguousarray(rows[k], dtype)
+                    rights[kind] = np.ascontiguousarray(rows[k + 1], dtype)
+            effects = [*data.effects[k], *(-effect for effect in model_rows.effects[k])]
+            total = np.ascontiguousarray(sum(effects), dtype) if effects else none.added
+            couplings.append(Pairs(tuple(lefts), tuple(rights), total))
         return tuple(couplings)
 
+    def _set_sums(self, data, model_rows):
+        """Set means over the data, and derivatives by fields: their differences to the model's."""
+        for k, sums in enumerate(self.sums):
+            sums[:] = row_mean(data.units[k])
+            if model_rows.units:
+                sums[1] -= row_mean(model_rows.units[k])
+            elif self.field_alone[k]:
+                sums[1] -= model_rows.derivatives[k].field
 
-class RowSums:
-    """Weighted sums over rows of data and model, in preallocated memory.
+    def given(self, model, X):
+        """Return the `moments_given` dense rows of an RBM, which the next call overwrites."""
+        layout = layout_of(model, self.order, "blocked")
+        return moments_in(self._rows(layout, 0, len(X))[1], layout, X)
 
-    The rows of a layer are second moments given the data, second moments, units of the model, and
-    data; the first layer has no second moments given the data, and no sparse data.
-    """
+    def pairs(self, model, X, of_model, given):
+        """Return the gradient by the couplings of an RBM, whose kernel sets gradients by fields.
 
-    def __init__(self, model, sums, sparse, *n_rows):
-        (n_above, n_second, n_model, n), dtype = n_rows, model.dtype
-        weights = np.repeat([1 / n, *[-1 / max(1, n_model)] * 2, 1 / n], n_rows).astype(dtype)
-        # Weights for the means over the data, and for the derivatives by fields.
-        sum_weights = np.array([weights, weights])
-        sum_weights[0, :-n] = sum_weights[1, : n_above + n_second] = 0
-        spans = [slice(0, len(weights)) for _ in model.sizes]
-        spans[0] = slice(n_above, len(weights) - n * sparse)
-        sizes = [(span.stop - span.start, n) for span, n in zip(spans, model.sizes, strict=True)]
-        stacks = [aligned(shape, dtype) for shape in sizes]
-        # Of the kinds of rows that are not empty, those of each layer.
-        kinds = [slice(0, 4) for _ in model.sizes]
-        kinds[0] = slice(int(n_above > 0), -1 if sparse else 4)
-        sum_weights = [sum_weights[:, s] for s in spans]
-        self._layers = list(zip(stacks, sum_weights, sums, kinds, strict=True))
-        self._pairs, self._panels = [], []
-        for span, (lefts, above) in zip(spans, pairwise(stacks), strict=False):
-            rights = empty_panels(len(lefts), above.shape[1], dtype)
-            none = np.zeros((0, 0), dtype)
-            self._pairs.append(Pairs(n_above + n_second - span.start, lefts, rights, none))
-            for of_rows, panels in panel_views(above[span], rights):
-                self._panels.append((of_rows, weights[span, None], panels))
+        Rows are dense, and the next call overwrites them.
+        """
+        none = self._none[0]
+        if isinstance(of_model, np.ndarray):
+            layout = layout_of(model, self.order, "blocked")
+            visible, memory, pairs = self._rows(layout, len(of_model), len(X))
+            np.concatenate([of_model, X], out=visible)
+            moments_in(memory, layout, visible)
+            return pairs
+        second = of_model.var if self.order == 2 else (none.lefts[0], none.rights[0])
+        kinds = second, (none.lefts[1], none.rights[1]), of_model.mean, (X, given[1])
+        lefts, rights = (tuple(map(np.ascontiguousarray, x)) for x in zip(*kinds, strict=True))
+        return Pairs(lefts, rights, none.added)
 
-    def __call__(self, rows):
-        """Return the `Pairs`, and set the sums; `rows` has all kinds of rows that are not empty."""
-        for k, (stack, weights, sums, kinds) in enumerate(self._layers):
-            parts = [of_layers[k] for of_layers in rows[kinds]]
-            if parts:
-                np.concatenate(parts, out=stack, casting="same_kind")
-            sums[:] = _weighted_sums(weights, stack)
-        for of_rows, weights, panels in self._panels:
-            np.multiply(of_rows, weights, out=panels)
-        return self._pairs.copy()
-
-
-def _weighted_sums(weights, rows):
-    """Compute weighted sums over rows; long ones in float64, as float32 would lose digits."""
-    n_rows = len(rows)
-    if n_rows <= 100:
-        return weights @ rows
-    blocks = (slice(k, k + 100) for k in range(0, n_rows, 100))
-    return sum((weights[:, block] @ rows[block]).astype(np.float64) for block in blocks)
+    def _rows(self, layout, n_model, n):
+        """Return rows of model and data, memory for the moments given these, and `Pairs`."""
+        if (n_model, n) not in self._memory:
+            none, memory = self._none[0], given_memory(layout, n_model + n, self.n_threads)
+            visible = np.empty((n_model + n, none.lefts[0].shape[1]), none.added.dtype)
+            sides = zip((none.lefts, none.rights), (visible, memory[0][1]), strict=True)
+            lefts, rights = ((*empty[:2], x[:n_model], x[n_model:]) for empty, x in sides)
+            self._memory[n_model, n] = visible, memory, Pairs(lefts, rights, none.added)
+        return self._memory[n_model, n]

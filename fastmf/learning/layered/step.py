@@ -174,6 +174,10 @@ class Plan(LayeredSteps):
         integrated = self.averages.integrated
         if from_data and settings.damping is None and self.packed and not integrated:
             self.sweeps = SweepsFromData(self.order, settings.n_sweeps, n_threads)
+        # Whether the kernel that moves the couplings moves all other parameters, too.
+        self.moves_fields = self.packed and self.bounded and all(self.tilts)
+        self.moves_fields &= settings.preconditioning is None
+        self.moves_fields &= self.sweeps is not None or settings.gradient in ("cd", "pcd")
         self.always_solved = integrated or not any(unbounded(prior).any() for prior in layers)
         self.units_in_place = not any(
             is_concatenated(prior) or offers(type(prior), "precomputed") for prior in layers
@@ -233,7 +237,27 @@ class Plan(LayeredSteps):
         Tramel et al. (2018), Algorithm 2, corrected: momentum acts on the previous *step* (as
         printed it would be 1 / rate times the gradient), and the regulariser has a minus sign.
         """
-        self.ascend(state, *self.gradient(state, X, rng), rate)
+        if self.moves_fields and not is_sparse(X):
+            self._move_all(state, X, rate, rng)
+        else:
+            self.ascend(state, *self.gradient(state, X, rng), rate)
+
+    def _move_all(self, state, X, rate, rng):
+        """Take the same step of a machine whose parameters are all moved by the kernel."""
+        self._ensure_buffers(state)
+        X = states(state.model.layers[0], X, state.model.dtype)
+        given = self.averages.given(state.model, X) if self.sweeps else None
+        of_model = self.states_of_model(state, X, rng, given)
+        pairs = self.averages.pairs(state.model, X, of_model, given)
+        step, sides = self._step(rate, moves_fields=True), tuple(self.averages.sums)
+        _, layout = self._move_couplings(state, [pairs], [step], [sides], self._moved)
+        self._hand_over(state, layout)
+
+    def _step(self, rate, **options):
+        """Return the options of the kernel for a learning rate."""
+        settings = self.settings
+        decays = float(settings.momentum), float(settings.l2), float(settings.l1)
+        return AscentStep(float(rate), *decays, **options)
 
     def gradient(self, state, X, rng):
         """Return the gradient of the log-likelihood of a batch, its sums, and products."""
@@ -327,9 +351,7 @@ class Plan(LayeredSteps):
         previous = model
         if self.constrained:
             previous = model.moved([w.copy() for w in model.couplings], old)
-        layout = layout_of(model, self.order, "blocked") if self.packed else None
-        copies = [layout.copies] if layout else None
-        moves = self._matrices(couplings, steps, sides, state.epoch, copies)
+        moves, layout = self._move_couplings(state, couplings, steps, sides)
         vector = joined(layers)
         for fields, products in zip(self.fields, moves, strict=True):
             if fields is not None:
@@ -352,8 +374,18 @@ class Plan(LayeredSteps):
                 layers = layers_after(old, layers, state.velocity.layers)
             new = joined(layers)
         self._parameters[:] = new
-        # A new machine with the same arrays, as a machine caches functions of its parameters.
-        self._model = state.model = model.moved(model.couplings, old)
+        self._hand_over(state, layout)
+
+    def _move_couplings(self, state, couplings, steps, sides, fields=None):
+        """Take a step of the couplings in place; return products with offsets, and the layout."""
+        layout = layout_of(state.model, self.order, "blocked") if self.packed else None
+        copies = [layout.copies] if layout else None
+        return self._matrices(couplings, steps, sides, state.epoch, copies, fields), layout
+
+    def _hand_over(self, state, layout):
+        """Make a new machine with the same arrays, as machines cache functions of parameters."""
+        model = state.model
+        self._model = state.model = model.moved(model.couplings, model.layers)
         if layout is not None:
             handed_over(layout, state.model, self.units_in_place)
 
@@ -365,13 +397,16 @@ class Plan(LayeredSteps):
             couplings = state.velocity.couplings
             state.velocity = ModelParameters(couplings=couplings, layers=layers)
             self._matrices = MatrixAscent(state.model.couplings, couplings, self.n_threads)
+            if self.moves_fields:
+                of_layers = np.split(self._parameters, [len(couplings[0])])
+                steps = np.split(self._velocity, [len(couplings[0])])
+                self._moved = tuple(zip(of_layers, steps, strict=True))
             self._model = state.model
 
     def _directions(self, state, couplings, layers, rate, sums, products):
         """Return natural gradients, if any layer has one, with matching steps and offsets."""
         settings, free, units = self.settings, self.averages.free, state.model.layers
-        step = AscentStep(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))
-        sides = gradients.offsets(sums, self.tilts)
+        step, sides = self._step(rate), gradients.offsets(sums, self.tilts)
         if state.preconditioners:
             all_units = [np.ones(n, bool) for n in state.model.sizes]
             natural = gradients.NaturalGradient(units, state.preconditioners, all_units)

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf._threads.workers import SHARED_WORK, in_parallel, workers_for
+from fastmf._threads.workers import SHARED_WORK, VECTOR_SPEED, in_parallel, workers_for
 from fastmf.kernels.linear.product import panel_width, product_address
-from fastmf.kernels.training.ascent import AscentStep, Pairs, ascent_work
+from fastmf.kernels.training.ascent import AscentStep, Pairs, ascent_memory
 from fastmf.kernels.training.ascent import ascend as ascend_kernel
 from fastmf.models._io import Model
 from fastmf.priors._protocol import map_parameters
@@ -212,55 +212,51 @@ class MatrixAscent:
 
     def __init__(self, couplings, velocities, n_threads=None):
         dtype, width = couplings[0].dtype, panel_width(couplings[0].dtype)
-        self._none = np.zeros((0, 0, width), dtype)
-        self._no_copies = [((self._none,) * 2,) * 2] * len(couplings)
-        self._n_tasks = [-(-len(weights) // width) for weights in couplings]
-        self._sums = [
-            (np.empty((2, len(weights)), dtype), np.empty((n, weights.shape[1]), dtype))
-            for n, weights in zip(self._n_tasks, couplings, strict=True)
-        ]
-        n_workers = workers_for(sum(self._n_tasks), SHARED_WORK, n_threads)
-        work = [ascent_work(weights.shape, dtype, n_workers) for weights in couplings]
-        self._memory = list(zip(couplings, velocities, work, self._sums, strict=True))
-        self._address, self._n_threads = product_address(dtype), n_threads
+        none = np.zeros((0, 0, width), dtype)
+        self._no_copies = [((none,) * 2,) * 2] * len(couplings)
+        self._no_fields = ((np.zeros(0, dtype),) * 2,) * 2
+        self._n_tasks, self._n_threads = sum(-(-len(w) // width) for w in couplings), n_threads
+        n_workers = workers_for(self._n_tasks, SHARED_WORK, n_threads)
+        memory = [ascent_memory(weights.shape, dtype, n_workers) for weights in couplings]
+        self._memory = list(zip(couplings, velocities, memory, strict=True))
+        self._address = product_address(dtype)
 
-    def __call__(self, gradients, steps, sides, epoch, copies=None):
+    def __call__(self, gradients, steps, sides, epoch, copies=None, fields=None):
         """Take a step of all matrices; threads are synchronised once, at the end.
 
         A gradient is an array or `Pairs`. `copies` are the packed copies of each matrix, which are
-        updated. Return the products of the step direction with the offsets above, and below, each
-        matrix; the next step overwrites them.
+        updated, and `fields` those of both layers, with velocities, if the step moves them. Return
+        the products of the step direction with the offsets above, and below, each matrix; the next
+        step overwrites them.
         """
-        calls, work = [], 0
-        matrices = zip(
-            gradients, steps, sides, copies or self._no_copies, self._memory, strict=True
-        )
-        for gradient, *options, (weights, velocity, memory, sums) in matrices:
-            pairs = self._as_pairs(gradient)
-            work += weights.size * (32 + len(pairs.lefts))
-            memory.queue[:] = 0
-            calls.append((self._address, pairs, weights, velocity, *options, memory, sums))
+        calls, moves, n_products, copies = [], [], 0, copies or self._no_copies
+        matrices = zip(gradients, steps, sides, copies, self._memory, strict=True)
+        for gradient, step, of_sides, packed, (weights, velocity, (work, results)) in matrices:
+            pairs = gradient if isinstance(gradient, Pairs) else added(weights, gradient)
+            n_products += weights.size * (VECTOR_SPEED + sum(map(len, pairs.lefts)))
+            work.queue[:] = 0
+            options = step, of_sides, fields or self._no_fields, packed
+            calls.append((self._address, pairs, weights, velocity, *options, work, results))
+            moves += results.below, results.above
 
         def take():
             for arguments in calls:
                 ascend_kernel(*arguments)
 
-        n_workers = workers_for(sum(self._n_tasks), work, self._n_threads)
+        n_workers = workers_for(self._n_tasks, n_products // VECTOR_SPEED, self._n_threads)
         in_parallel(take, (), n_workers)
-        # Larger weights, whose fourth powers overflow in single precision, count as diverged.
-        moves, largest_square = [], 2.0**64
-        for (of_below, squares), products in self._sums:
+        for _, _, (_, results) in self._memory:
+            # Larger weights, whose fourth powers overflow in single precision, count as diverged.
             # The comparison is false for NaN, which also counts as diverged.
-            if not np.maximum.reduce(squares, initial=0) < largest_square:
+            if not results.squared_norm[0] < 2.0**64:
                 raise diverged(epoch)
-            moves += of_below, np.add.reduce(products)
         return moves
 
-    def _as_pairs(self, gradient):
-        if isinstance(gradient, Pairs):
-            return gradient
-        added = np.ascontiguousarray(gradient, self._none.dtype)
-        return Pairs(0, added[:0], self._none, added)
+
+def added(weights, gradient):
+    """Return a gradient by couplings, an array, as `Pairs`."""
+    lefts, rights = ((np.zeros((0, n), weights.dtype),) * 4 for n in weights.shape)
+    return Pairs(lefts, rights, np.ascontiguousarray(gradient, weights.dtype))
 
 
 def finite_sum(x, step, epoch):

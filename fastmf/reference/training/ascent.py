@@ -2,18 +2,22 @@
 
 import numpy as np
 
-from fastmf.reference.linear.product import unpacked
+
+def gradient_of(pairs, weights):
+    """Return the gradient by couplings that `Pairs` stand for."""
+    terms = [x.T @ y / max(1, len(x)) for x, y in zip(pairs.lefts, pairs.rights, strict=True)]
+    gradient = weights * (terms[1] - terms[0]) + terms[3] - terms[2]
+    return gradient + pairs.added if len(pairs.added) else gradient
 
 
-def ascend(address, pairs, weights, velocity, settings, centring, packed, work, sums):
+def ascend(address, pairs, weights, velocity, settings, sides, fields, packed, work, results):
     """Take one step of gradient ascent with momentum, weight decay and centring."""
-    (below, above), (row_sums, offset_products) = centring, sums
-    n, lefts, rights, added = pairs
-    rights, width = unpacked(rights, weights.shape[1]), work.scratch.shape[2]
-    gradient = lefts[n:].T @ rights[n:] + weights * (lefts[:n].T @ rights[:n])
-    if len(added):
-        gradient += added
-    gradient -= settings.l2 * weights
+    below, above = sides
+    if settings.moves_fields:
+        for side, (*_, of_model, of_data) in zip(sides, (pairs.lefts, pairs.rights), strict=True):
+            side[0] = of_data.mean(0)
+            side[1] = side[0] - of_model.mean(0)
+    gradient = gradient_of(pairs, weights) - settings.l2 * weights
     gradient -= np.outer(below[0], above[1]) + np.outer(below[1], above[0])
     velocity *= settings.momentum
     velocity += settings.rate * gradient
@@ -24,12 +28,17 @@ def ascend(address, pairs, weights, velocity, settings, centring, packed, work, 
         weights -= decay
         velocity -= decay
         gradient -= decay / settings.rate
-    row_sums[0] = gradient @ above[0]
-    row_sums[1] = (weights * weights).sum(1)
-    for task, products in enumerate(offset_products):
-        rows = slice(task * width, (task + 1) * width)
-        products[:] = below[0, rows] @ gradient[rows]
+    results.below[:] = gradient @ above[0]
+    results.above[:] = below[0] @ gradient
+    results.squared_norm[:] = np.sum(weights * weights)
+    if settings.moves_fields:
+        moves = below[1] - results.below, above[1] - results.above
+        for (field, of_field), move in zip(fields, moves, strict=True):
+            of_field *= settings.momentum
+            of_field += settings.rate * move
+            field += of_field
     for matrix, (panels, squares) in zip((weights, weights.T), packed, strict=True):
+        width = panels.shape[2]
         for p, panel in enumerate(panels):
             columns = matrix[:, p * width : (p + 1) * width]
             panel[:, : columns.shape[1]] = columns

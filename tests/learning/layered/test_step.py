@@ -15,7 +15,7 @@ from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.learning.layered.gradients import summed
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.step import Plan, train
-from fastmf.learning.training.ascent import initial_state
+from fastmf.learning.training.ascent import ModelParameters, initial_state
 from fastmf.models import RBM, exact
 from fastmf.priors import Bernoulli, Gaussian, Ising, TruncatedGaussian
 from fastmf.priors._protocol import learned_fields
@@ -72,12 +72,28 @@ every_machine = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.parametrize("damping", [None, 0.5])
+@pytest.mark.parametrize("kind", ["pcd", "cd", "mean_field"])
+def test_one_kernel_moves_couplings_and_fields_as_single_operations_do(kind):
+    model = machine(binary, binary, sizes=(60, 31))
+    X, states = rows_of(model, 40), [initial_state(model) for _ in range(2)]
+    plans = [Plan(model, LayeredSettings(gradient=kind, l1=0.002, n_starts=30)) for _ in states]
+    assert plans[0].moves_fields
+    plans[1].moves_fields = False
+    for state, plan in zip(states, plans, strict=True):
+        rng = np.random.default_rng(1)
+        for _ in range(4):
+            plan(state, X, 0.1, rng)
+    same, other = (ModelParameters.of(state.model).arrays() for state in states)
+    for x, y in zip(same, other, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("damping, n_rows", [(None, 40), (0.5, 40), (None, 900)])
 @pytest.mark.parametrize("dtype, rtol", [("float64", 1e-10), ("float32", 1e-3)])
-def test_steps_of_a_binary_machine_are_those_of_plain_numpy(dtype, rtol, damping):
+def test_steps_of_a_binary_machine_are_those_of_plain_numpy(dtype, rtol, damping, n_rows):
     """TAP from data, with momentum, decay of weights and centring, written without kernels."""
     model = machine(binary, binary, sizes=(60, 31), dtype=dtype)
-    X, rate, momentum, l2, l1 = rows_of(model, 40), 0.1, 0.9, 0.01, 0.002
+    X, rate, momentum, l2, l1 = rows_of(model, n_rows), 0.1, 0.9, 0.01, 0.002
     settings = LayeredSettings(momentum=momentum, l2=l2, l1=l1, n_sweeps=3, damping=damping)
     new_part = 1 - (damping or 0)
     state, step = initial_state(model), Plan(model, settings)
