@@ -16,8 +16,8 @@ def pairs_of(size, dtype, rows=None):
     rights = rng.normal(size=(*shape, size.n_hidden)).astype(dtype)
     added = rng.normal(size=(size.n_visible, size.n_hidden)).astype(dtype)[units]
     lefts, rights = list(map(np.ascontiguousarray, lefts)), list(rights)
-    lefts[2], rights[2] = lefts[2][:-3].copy(), rights[2][:-3].copy()
-    return Pairs(tuple(lefts), tuple(rights), added)
+    lefts[2], rights[2] = lefts[2][:-3].copy(), np.hstack([lefts[2], rights[2]])[:-3]
+    return Pairs(tuple(lefts), tuple(rights), (0, 0, lefts[2].shape[1], 0), added)
 
 
 def ascent_arguments(size, dtype, rows=None, moves_fields=False):

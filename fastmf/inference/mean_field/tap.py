@@ -208,7 +208,7 @@ class SweepsFromData:
         self._arrays = {}
 
     def __call__(self, model, X, given):
-        """Return mean, var, b and a of each layer, which the next call overwrites.
+        """Return mean, var, b and a of each layer, and joined, which the next call overwrites.
 
         `given` has the moments of the hidden units given X, see `moments_given`: half a sweep.
         """
@@ -243,7 +243,7 @@ class SweepsFromData:
         queue, tilt = np.zeros(2, np.int64), Tilt(none, none, none > 0)
         arguments = settings, tilt, workers_of(layout, settings, n_workers), queue, record
         parts = dict(zip(("mean", "var", "b", "a"), map(layout.split, state), strict=True))
-        return state, queue, arguments, n_workers, SimpleNamespace(**parts)
+        return state, queue, arguments, n_workers, SimpleNamespace(joined=state, **parts)
 
 
 def solve(layout, state, tilt, options):

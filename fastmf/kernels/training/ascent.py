@@ -54,8 +54,11 @@ class Pairs(NamedTuple):
     model, of even kinds, are subtracted.
     """
 
-    lefts: tuple  # for each kind, array (n_rows, n_left)
-    rights: tuple  # for each kind, array (n_rows, n_right)
+    # For each kind, C-contiguous arrays that have the units below from their first column on, and
+    # the units above from these columns on.
+    lefts: tuple
+    rights: tuple
+    columns: tuple
     added: np.ndarray  # (n_left, n_right): a gradient to add; or (0, 0)
 
 
@@ -97,13 +100,13 @@ def ascent_memory(shape, dtype, n_workers=1):
 
 
 @kernel(mode="merged")
-def _set_sides(kinds, first, n, totals, mean, difference):
+def _set_sides(kinds, columns, first, n, totals, mean, difference):
     """Set the means of some units over the data, and subtract those of the model."""
     for k in range(2):
         rows, total = kinds[2 + k], row(totals, (k, 0), n)
         set_to_zero(total)
         for r in range(rows.shape[0]):
-            x = row(rows, (r, first), n)
+            x = row(rows, (r, columns[2 + k] + first), n)
             for j in range(n):
                 total[j] += x[j]
     n_model, n_data = larger(1, kinds[2].shape[0]), larger(1, kinds[3].shape[0])
@@ -113,16 +116,17 @@ def _set_sides(kinds, first, n, totals, mean, difference):
 
 
 @kernel(mode="merged")
-def _pack_rows(pairs, kind, chunk, n_rows, first, n_units, lefts, rights, begin):
+def _pack_rows(pairs, kind, chunk, n_rows, first, n_units, lefts, rights, begin, n):
     """Copy rows of model and data: some units below, and panels of signed averages above."""
     n_model, n_data = pairs.lefts[kind].shape[0], pairs.lefts[kind + 1].shape[0]
-    n, dtype = pairs.rights[kind].shape[1], lefts.dtype.type
+    dtype = lefts.dtype.type
     for r in range(n_rows):
         of_data, k, scale = np.int64(0), chunk + r, -1 / n_model
         if k >= n_model:
             of_data, k, scale = np.int64(1), k - n_model, 1 / n_data
-        below, above = pairs.lefts[kind + of_data], row(pairs.rights[kind + of_data], (k, 0), n)
+        below, above = pairs.lefts[kind + of_data], pairs.rights[kind + of_data]
         copy(row(below, (k, first), n_units), row(lefts, (r, 0), n_units))
+        above = row(above, (k, pairs.columns[kind + of_data]), n)
         _pack_row(above, dtype(scale), begin + r, rights)
 
 
@@ -164,7 +168,7 @@ def _sum_pairs(address, pairs, weights, first, n_units, gradients, rows, is_firs
         for chunk in range(0, n_second if second else n_plain, PACKED_ROWS):
             n_rows = smaller(PACKED_ROWS, (n_second if second else n_plain) - chunk)
             packed, panels = rights[:, begin : begin + n_rows], rights[:n_panels]
-            _pack_rows(pairs, kind, chunk, n_rows, first, n_units, lefts, panels, begin)
+            _pack_rows(pairs, kind, chunk, n_rows, first, n_units, lefts, panels, begin, n)
             of_units = lefts[:n_rows, :n_units].T
             product(address, of_units, n_units, start, packed, gradients[into], n)
             if into == 1:
@@ -285,7 +289,7 @@ def ascend(address, pairs, weights, velocity, settings, sides, fields, packed, w
     rows = scratch.lefts[worker], scratch.rights[worker]
     of_above = row(scratch.above, (worker, 0, 0), n), row(scratch.above, (worker, 1, 0), n)
     if settings.moves_fields:
-        _set_sides(pairs.rights, np.int64(0), n, totals, of_above[0], of_above[1])
+        _set_sides(pairs.rights, pairs.columns, np.int64(0), n, totals, of_above[0], of_above[1])
     else:
         copy(row(above, (0, 0), n), of_above[0])
         copy(row(above, (1, 0), n), of_above[1])
@@ -297,7 +301,7 @@ def ascend(address, pairs, weights, velocity, settings, sides, fields, packed, w
         is_first = False
         if settings.moves_fields:
             m, dv = row(below, (0, first), n_units), row(below, (1, first), n_units)
-            _set_sides(pairs.lefts, first, n_units, totals, m, dv)
+            _set_sides(pairs.lefts, (0, 0, 0, 0), first, n_units, totals, m, dv)
         if settings.moves_fields and task == 0:
             copy(of_above[0], row(above, (0, 0), n))
             copy(of_above[1], row(above, (1, 0), n))

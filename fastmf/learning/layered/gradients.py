@@ -241,7 +241,9 @@ def matrix_of(gradient, weights, sides=None, decay=(0.0, 0.0), n_threads=None):
     With `sides`, a pair of `offsets`, it is the centred gradient G.
     """
     pairs = gradient if isinstance(gradient, Pairs) else added(weights, gradient)
-    kinds = [(len(x), x.T, y) for x, y in zip(pairs.lefts, pairs.rights, strict=True)]
+    n_left, n_right = weights.shape
+    of_kinds = zip(pairs.lefts, pairs.rights, pairs.columns, strict=True)
+    kinds = [(len(x), x.T[:n_left], y[:, k : k + n_right]) for x, y, k in of_kinds]
     below, above = sides or [np.zeros((2, size), weights.dtype) for size in weights.shape]
     (l2, l1), out = decay, np.zeros_like(weights)
 
@@ -257,7 +259,7 @@ def matrix_of(gradient, weights, sides=None, decay=(0.0, 0.0), n_threads=None):
         if l1:
             g -= l1 * np.sign(w)
 
-    n_products = weights.shape[1] * sum(n for n, _, _ in kinds)
+    n_products = n_right * sum(n for n, _, _ in kinds)
     in_row_blocks(fill, len(weights), n_products, n_threads)
     return out
 
@@ -472,7 +474,7 @@ class Gradients:
                     rights[kind] = np.ascontiguousarray(rows[k + 1], dtype)
             effects = [*data.effects[k], *(-effect for effect in model_rows.effects[k])]
             total = np.ascontiguousarray(sum(effects), dtype) if effects else none.added
-            couplings.append(Pairs(tuple(lefts), tuple(rights), total))
+            couplings.append(Pairs(tuple(lefts), tuple(rights), none.columns, total))
         return tuple(couplings)
 
     def _set_sums(self, data, model_rows):
@@ -501,10 +503,10 @@ class Gradients:
             np.concatenate([of_model, X], out=visible)
             moments_in(memory, layout, visible)
             return pairs
-        second = of_model.var if self.order == 2 else (none.lefts[0], none.rights[0])
-        kinds = second, (none.lefts[1], none.rights[1]), of_model.mean, (X, given[1])
-        lefts, rights = (tuple(map(np.ascontiguousarray, x)) for x in zip(*kinds, strict=True))
-        return Pairs(lefts, rights, none.added)
+        mean, var = of_model.joined[:2]
+        lefts = var if self.order == 2 else none.lefts[0], none.lefts[1], mean, X
+        rights = var if self.order == 2 else none.rights[0], none.rights[1], mean, given[1]
+        return Pairs(lefts, rights, (X.shape[1], 0) * 2, none.added)
 
     def _rows(self, layout, n_model, n):
         """Return rows of model and data, memory for the moments given these, and `Pairs`."""
@@ -513,5 +515,6 @@ class Gradients:
             visible = np.empty((n_model + n, none.lefts[0].shape[1]), none.added.dtype)
             sides = zip((none.lefts, none.rights), (visible, memory[0][1]), strict=True)
             lefts, rights = ((*empty[:2], x[:n_model], x[n_model:]) for empty, x in sides)
-            self._memory[n_model, n] = visible, memory, Pairs(lefts, rights, none.added)
+            pairs = none._replace(lefts=lefts, rights=rights)
+            self._memory[n_model, n] = visible, memory, pairs
         return self._memory[n_model, n]

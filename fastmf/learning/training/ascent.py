@@ -256,7 +256,7 @@ class MatrixAscent:
 def added(weights, gradient):
     """Return a gradient by couplings, an array, as `Pairs`."""
     lefts, rights = ((np.zeros((0, n), weights.dtype),) * 4 for n in weights.shape)
-    return Pairs(lefts, rights, np.ascontiguousarray(gradient, weights.dtype))
+    return Pairs(lefts, rights, (0,) * 4, np.ascontiguousarray(gradient, weights.dtype))
 
 
 def finite_sum(x, step, epoch):

@@ -3,21 +3,25 @@
 import numpy as np
 
 
-def gradient_of(pairs, weights):
-    """Return the gradient by couplings that `Pairs` stand for."""
-    terms = [x.T @ y / max(1, len(x)) for x, y in zip(pairs.lefts, pairs.rights, strict=True)]
-    gradient = weights * (terms[1] - terms[0]) + terms[3] - terms[2]
-    return gradient + pairs.added if len(pairs.added) else gradient
+def units_of(pairs, shape):
+    """Return rows of the units below, and of those above, of each kind of `Pairs`."""
+    n_left, n = shape
+    rights = zip(pairs.rights, pairs.columns, strict=True)
+    return [x[:, :n_left] for x in pairs.lefts], [x[:, k : k + n] for x, k in rights]
 
 
 def ascend(address, pairs, weights, velocity, settings, sides, fields, packed, work, results):
     """Take one step of gradient ascent with momentum, weight decay and centring."""
-    below, above = sides
+    (below, above), (lefts, rights) = sides, units_of(pairs, weights.shape)
     if settings.moves_fields:
-        for side, (*_, of_model, of_data) in zip(sides, (pairs.lefts, pairs.rights), strict=True):
+        for side, (*_, of_model, of_data) in zip(sides, (lefts, rights), strict=True):
             side[0] = of_data.mean(0)
             side[1] = side[0] - of_model.mean(0)
-    gradient = gradient_of(pairs, weights) - settings.l2 * weights
+    second, of_data_second, first, of_data = (
+        x.T @ y / max(1, len(x)) for x, y in zip(lefts, rights, strict=True)
+    )
+    gradient = weights * (of_data_second - second) + of_data - first - settings.l2 * weights
+    gradient += pairs.added if len(pairs.added) else 0
     gradient -= np.outer(below[0], above[1]) + np.outer(below[1], above[0])
     velocity *= settings.momentum
     velocity += settings.rate * gradient
