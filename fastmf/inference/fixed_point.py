@@ -218,12 +218,6 @@ def with_check(result, check):
     return result
 
 
-def with_solutions(result, solutions, single):
-    """Attach `Solutions` to a `FixedPoint`: a list for its rows, or one object if `single`."""
-    result.__dict__["solutions"] = solutions[0] if single else solutions
-    return result
-
-
 def with_changes(result, **changes):
     """Return `dataclasses.replace` of a `FixedPoint`, without running its checks."""
     return replace(result, **({"message": ending_of(result)} | changes))
