@@ -339,10 +339,9 @@ def log_likelihood_of_seen(model, X, log_partition, *, max_work=None, anneal=Fal
     if not lacking.all():
         given = options if model.deep else {}
         out[~lacking] = log_likelihood(model, X[~lacking], log_partition, **given)
-    for rows in row_blocks(X):
-        rows = rows.start + np.flatnonzero(lacking[rows])
-        if not len(rows):
-            continue
+    incomplete = np.flatnonzero(lacking)
+    for block in blocks(len(incomplete), len(incomplete) * X.shape[1]):
+        rows = incomplete[block]
         solved = exact_given(model, X[rows], max_work)
         values, remaining = solved.log_partition, ~solved.exact
         if remaining.any() and anneal:
