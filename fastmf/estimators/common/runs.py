@@ -112,9 +112,8 @@ def warn_unless_converged(converged):
         )
 
 
-def warn_of_approximation(what, approximate, sums):
+def warn_of_approximation(what, approximate, values, errors):
     """Warn if approximate log-likelihoods differ from annealed ones by more than their errors."""
-    values, errors = sums
     bias = np.mean(approximate - values)
     if not abs(bias) <= MAX_ERROR + errors.mean():
         warn_of_convergence(
