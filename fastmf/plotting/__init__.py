@@ -167,7 +167,8 @@ def learning_curve(history, *, label=None, ax=None):
     steps, validation = real_array(by, history[by]), f"validation_{metric}"
     dashed = history.get(validation) is not None
     curves = [(metric, "-", label or ("training data" if by == "epoch" else None))]
-    curves += [(validation, "--", None if label else "validation data")] * dashed
+    if dashed:
+        curves.append((validation, "--", None if label else "validation data"))
     ax, colour = axes(ax, (6, 4)), None
     for name, style, text in curves:
         values = real_array(name, history[name])
@@ -512,11 +513,12 @@ def coupling_network(
             x[pair], y[pair], color=colour_of[k], zorder=1, alpha=alpha[k],
             linewidth=5 * abs(coupling[k] / strongest), solid_capstyle="round",
         )  # fmt: skip
-    kind_names = sorted(set(groups))
-    dots = [f"C{(2 + kind_names.index(group)) % 10}" for group in groups] if kind_names else "0.2"
-    ax.scatter(x, y, s=80, c=dots, zorder=2)
+    colour_of_group = {name: f"C{(2 + k) % 10}" for k, name in enumerate(sorted(set(groups)))}
+    ax.scatter(x, y, s=80, c=[colour_of_group[name] for name in groups] or "0.2", zorder=2)
     for name, right, up in zip(names, x, y, strict=True):
-        side = "center" if abs(right) < 0.1 else ("left" if right > 0 else "right")
+        side = "left" if right > 0 else "right"
+        if abs(right) < 0.1:
+            side = "center"
         ax.text(right + 0.06 * np.sign(right), up + 0.06, name, ha=side, va="center")
     n_pairs = len(p) * (len(p) - 1) // 2
     title = f"{len(first)} of {n_pairs} couplings have a probability of {minimum:g} or more"
@@ -526,12 +528,13 @@ def coupling_network(
     if legend:
         signs = zip(("positive", "negative"), colours, strict=True)
         styles = [(n, {"color": c, "lw": 2.5}) for n, c in signs if (colour_of == c).any()]
-        for share in (1.0, 0.5) if len(coupling) else ():
+        shares = (1.0, 0.5) if len(coupling) else ()
+        for share in shares:
             styles.append((f"{strongest * share:.2g}", {"color": "0.4", "lw": 5 * share}))
         if (alpha < 1).any():
             styles.append(("uncertain", {"color": "0.2", "lw": 2.5, "alpha": alpha.min()}))
-        markers = ((kind, f"C{(2 + k) % 10}") for k, kind in enumerate(kind_names))
-        styles += [(kind, {"color": c, "marker": "o", "ls": ""}) for kind, c in markers]
+        for name, colour in colour_of_group.items():
+            styles.append((name, {"color": colour, "marker": "o", "ls": ""}))
         _explain(ax, styles)
     return ax.figure
 
