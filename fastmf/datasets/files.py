@@ -181,26 +181,22 @@ def read_text(path, names_of_rows=None):
     if not is_text(path):
         raise ValueError(f"{path}: the name of a table must end in {' or '.join(TEXT_SUFFIXES)}.")
     with reading(path, "a table"):
-        return _read_texts(path, names_of_rows)
-
-
-def _read_texts(path, names_of_rows):
-    with opened(path, _limit(path, None)) as (names, n_columns, rows, separator):
-        if names is None:
-            raise ValueError("it must have a line of names, with a letter or in quotes")
-        table = [[cell.strip() for cell in row] for _, row in rows]
-    if not any(map(any, table)):
-        raise ValueError("it must have rows below its line of names")
-    columns = list(zip(*table, strict=True))
-    used = _used(names, n_columns)
-    if names[-1] == "" and not any(columns[-1]):  # a separator at the end of each line
-        used = used[:-1]
-    has_commas = separator in ";\t"
-    texts = [
-        columns[j] if names[j] == names_of_rows else _with_missing(columns[j], has_commas)
-        for j in used
-    ]
-    return [names[j] for j in used], texts
+        with opened(path, _limit(path, None)) as (names, n_columns, rows, separator):
+            if names is None:
+                raise ValueError("it must have a line of names, with a letter or in quotes")
+            table = [[cell.strip() for cell in row] for _, row in rows]
+        if not any(map(any, table)):
+            raise ValueError("it must have rows below its line of names")
+        columns = list(zip(*table, strict=True))
+        used = _used(names, n_columns)
+        if names[-1] == "" and not any(columns[-1]):  # a separator at the end of each line
+            used = used[:-1]
+        has_commas = separator in ";\t"
+        texts = [
+            columns[j] if names[j] == names_of_rows else _with_missing(columns[j], has_commas)
+            for j in used
+        ]
+        return [names[j] for j in used], texts
 
 
 def number_of(text):

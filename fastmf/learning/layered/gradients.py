@@ -349,7 +349,8 @@ class Gradients:
         # The `free_units` of each layer; empty if there are none.
         self.free = free if any(map(np.any, free)) else []
         # Gradients for the hidden layers of a deep machine.
-        self.above = model.deep and Gradients(machine_of(model.couplings[1:], layers[1:]), order)
+        if model.deep:
+            self.above = Gradients(machine_of(model.couplings[1:], layers[1:]), order)
         # For each layer, means over the data, and derivatives by fields if only these are learned.
         self._sums = [np.zeros((2, n), model.dtype) for n in model.sizes]
         parts = zip(layers, self.field_alone, self._sums, strict=True)
