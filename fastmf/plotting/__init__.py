@@ -111,7 +111,6 @@ def mapping(name, value, what=None):
 
 # --- curves ---------------------------------------------------------------------------------------
 
-
 # Keys of a history, and labels of the vertical axis.
 _METRICS = {
     "log_likelihood": "log-likelihood per unit (nats)",
@@ -436,7 +435,6 @@ def image_rows(rows, shape, *, ax=None):
 
 # --- couplings and coefficients -------------------------------------------------------------------
 
-
 LAYOUTS = ("auto", "spring", "circle")
 # Colours of positive and negative couplings in R's qgraph.
 QGRAPH = ("#0000D5", "#BF0000")
@@ -689,8 +687,7 @@ def contact_map(scores, distances=None, *, n_top=None, separation=5, cutoff=8.0,
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import fastmf as mf
+    >>> import numpy as np, fastmf as mf
     >>> scores = np.exp(-0.1 * abs(np.arange(12)[:, None] - np.arange(12)))
     >>> figure = mf.plotting.contact_map(scores, n_top=3)
     >>> figure.axes[0].get_xlabel()
@@ -754,8 +751,7 @@ def mutation_matrix(effects, alphabet=None, *, sequence=None, ax=None):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import fastmf as mf
+    >>> import numpy as np, fastmf as mf
     >>> effects = np.array([[0.0, -1.0, 0.5, -2.0], [-0.3, 0.0, 0.1, 0.2]])
     >>> figure = mf.plotting.mutation_matrix(effects, "ACGU", sequence=[0, 1])
     >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]

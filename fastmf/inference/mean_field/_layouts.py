@@ -14,7 +14,7 @@ from fastmf._common import arguments as check
 from fastmf._common.rows import is_sparse
 from fastmf._outcomes import CONVERGED, messages_of
 from fastmf._threads.workers import computed_once
-from fastmf.inference.fixed_point import FixedPoint, trace_of, with_check
+from fastmf.inference.fixed_point import FixedPoint, trace_of
 from fastmf.inference.mean_field._sparse_layout import SparseLayout
 from fastmf.kernels.linear.product import (
     TILE_ROWS,
@@ -593,4 +593,5 @@ def result(layout, record, log_partition, question, single):
         message=messages_of(record.status)[rows],
         history=trace_of(record)[rows] if record.history.size else None,
     )
-    return with_check(answer, question)
+    answer.__dict__["_check"] = question
+    return answer
