@@ -159,7 +159,7 @@ class FixedPoint:
         """
 
         def of_layer(mean, var):
-            axes = ["row", "unit"][-np.ndim(mean) :]
+            axes = ["row", "unit"] if np.ndim(mean) == 2 else ["unit"]
             index = pandas().MultiIndex.from_product(map(range, np.shape(mean)), names=axes)
             return pandas().DataFrame({"mean": np.ravel(mean), "var": np.ravel(var)}, index)
 

@@ -79,7 +79,7 @@ def _with_raw_models(callbacks, raw):
         if isinstance(callback, Checkpoint):
             return callback
         return lambda state: callback(
-            replace(state, model=raw(state.model), best=state.best and raw(state.best))
+            replace(state, model=raw(state.model), best=raw(state.best) if state.best else None)
         )
 
     return [seeing_raw(callback) for callback in callbacks]

@@ -239,7 +239,7 @@ class Summary(NamedTuple):
 def named(units, names=None):
     """Return a text that names the first of some features."""
     text = listed(units, text=lambda unit: str(unit if names is None else names[unit]))
-    return f"feature{'s' * (len(units) > 1)} {text}"
+    return f"features {text}" if len(units) > 1 else f"feature {text}"
 
 
 def largest_by_chance(p):
