@@ -39,7 +39,7 @@ steps are (1 + m m' / s)^-1 G Q, because the mean is the direction of by far the
 """
 
 from functools import reduce
-from itertools import accumulate, pairwise, starmap
+from itertools import pairwise, starmap
 from typing import NamedTuple
 
 import numpy as np
@@ -58,7 +58,7 @@ from fastmf.kernels.linear.product import empty_panels, panel_views
 from fastmf.kernels.training.ascent import Pairs
 from fastmf.learning.layered.exact_averages import ExactAverages
 from fastmf.learning.training.ascent import ModelParameters
-from fastmf.models.layered import machine_of
+from fastmf.models.layered import machine_of, places_on_sides
 from fastmf.priors._groups import groups, has_groups
 from fastmf.priors._protocol import (
     by_parts,
@@ -357,8 +357,7 @@ class Gradients:
         self._layers = [p._replace(field=x[1]) if alone else None for p, alone, x in parts]
         # The layers of which more is learned, and where even and odd layers are in their rows.
         self._others = [k for k, alone in enumerate(self.field_alone) if not alone]
-        ends = [list(accumulate(model.sizes[k::2], initial=0)) for k in (0, 1)]
-        self._columns = [slice(*ends[k % 2][k // 2 : k // 2 + 2]) for k in range(len(layers))]
+        self._columns = places_on_sides(model.sizes)
         self._rows = {}
 
     def __call__(self, model, X, of_model, given=None):
