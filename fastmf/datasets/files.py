@@ -113,7 +113,6 @@ def check_memory(n_bytes, max_bytes):
 
 # --- tables of text -------------------------------------------------------------------------------
 
-
 # Texts of missing values, in lower case, in addition to empty cells.
 MISSING_CELLS = (
     "na", "n/a", "nan", "null", "none", "?", ".",
@@ -416,7 +415,6 @@ def _warn_of_numeric_names(numbers):
 
 
 # --- arrays ---------------------------------------------------------------------------------------
-
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".dat")
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}

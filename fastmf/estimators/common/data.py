@@ -200,7 +200,6 @@ def complete_target(y, numeric=False):
 
 # --- rows, weights and moments of columns ---------------------------------------------------------
 
-
 # Usual codes of missing values, except for -1, 8 and 9, which are often valid values.
 CODES = -9, *(sign * (10**n_digits - 1) for n_digits in (2, 3, 4) for sign in (-1, 1))
 

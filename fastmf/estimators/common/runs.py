@@ -87,7 +87,6 @@ def _with_raw_models(callbacks, raw):
 
 # --- warnings -------------------------------------------------------------------------------------
 
-
 # Largest error of log-likelihoods without a warning, in nats.
 MAX_ERROR = 0.1
 # Training has diverged if the log-likelihood is lower than for independent units, or for uniformly

@@ -485,7 +485,6 @@ def rows_of_stored(X, y, weights, offset, scale, constant):
 
 # --- unpenalised columns --------------------------------------------------------------------------
 
-
 # Norm of the residual of a column, relative to its norm and in units of machine epsilon, below
 # which the column is a linear combination of the others.
 MIN_NORM = 100
