@@ -28,4 +28,4 @@ def _is_inner(frame):
 
 def listed(values, most=10, text=str):
     """Format the first values for a message, with dots if there are more."""
-    return ", ".join(map(text, values[:most])) + ", ..." * (len(values) > most)
+    return ", ".join(map(text, values[:most])) + (", ..." if len(values) > most else "")

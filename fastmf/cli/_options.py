@@ -51,7 +51,7 @@ def add_options(parser, function):
         usage, _, default = usage.partition(" = ")
         flags, value, several = re.fullmatch(r"((?:-[a-z-]+,? ?)*)(\S*)( \.\.\.)?", usage).groups()
         flags = flags.replace(",", "").split()
-        text = " ".join(lines.split()) + f" [{default}]" * bool(default)
+        text = " ".join(lines.split()) + (f" [{default}]" if default else "")
         options = {"help": text.replace("%", "%%")}
         if not value:
             options["action"] = "store_true"

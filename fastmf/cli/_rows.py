@@ -321,7 +321,8 @@ def write(path, table):
     suffix, array = Path(path).suffix.lower(), table.X
     if suffix == ".csv":
         array = array.astype(float) if array.dtype.kind == "b" else array
-        rows = [*([table.columns] if table.columns else []), *map(np.atleast_1d, array)]
+        rows = [table.columns] if table.columns else []
+        rows += map(np.atleast_1d, array)
         if table.id_column:
             ids = table.id_column, *table.names
             rows = [[first, *row] for first, row in zip(ids, rows, strict=True)]
@@ -330,7 +331,10 @@ def write(path, table):
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{path}: the machine's categories are texts; write them to a .csv file.")
     with replacing(path) as file:
-        np.save(file, array) if suffix == ".npy" else np.savez_compressed(file, X=array)
+        if suffix == ".npy":
+            np.save(file, array)
+        else:
+            np.savez_compressed(file, X=array)
 
 
 def write_table(path, rows):

@@ -90,9 +90,10 @@ def read_items(path):
     names, columns = read_text(path)
     if len(set(names)) < len(names) or "" in names:
         wrong = next(name for name in names if name == "" or names.count(name) > 1)
+        times = " more than once" if wrong else ""
         raise ValueError(
             f"{path}: its first line must name all columns, each with its own name, got "
-            f"{wrong!r}{' more than once' * (wrong != '')}."
+            f"{wrong!r}{times}."
         )
     rows = [row for row in zip(*columns, strict=True) if any(cell is not None for cell in row)]
     return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))

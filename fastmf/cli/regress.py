@@ -97,7 +97,7 @@ def _table(arguments):
         n = X.shape[1]
         place = _place(arguments.target or str(n), names, n)
         X, y = np.delete(X, place, axis=1), X[:, place]
-        names = names and names[:place] + names[place + 1 :]
+        names = None if names is None else names[:place] + names[place + 1 :]
     if X.shape[1] == 0:
         raise ValueError(f"{arguments.data} has no column beside the target.")
     rows = slice(_rows.n_rows(arguments))

@@ -1,7 +1,6 @@
 """The command `train`: training of restricted Boltzmann machines."""
 
 import inspect
-import sys
 import time
 from pathlib import Path
 
@@ -100,11 +99,8 @@ def train(arguments):
         machine.fit(X, validation_data=validation, sample_weight=weights)
     except KeyboardInterrupt:
         if arguments.checkpoint and Path(arguments.checkpoint).exists():
-            print(
-                f"fastmf: {arguments.checkpoint} holds the last whole epoch; the same command "
-                "resumes there",
-                file=sys.stderr,
-            )
+            kept = f"{arguments.checkpoint} holds the last whole epoch"
+            _options.say(f"{kept}; the same command resumes there")
         raise
     if alignment is not None:
         _rows.keep_alignment(machine, alignment)

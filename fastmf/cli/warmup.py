@@ -38,12 +38,12 @@ def tap(model, **options):
     mf.tap(model, np.zeros((2, 4), model.dtype), max_iter=2, **options)
 
 
-def machine(estimator, X=BITS, noise=("flip_probability", 0.1)):
+def machine(estimator, X=BITS, noise="flip_probability"):
     """Fit a machine of layers, and use it."""
     fitted = estimator.set_params(n_epochs=1, random_state=0).fit(X, validation_data=X)
     fitted.transform(X)
     fitted.score_samples(X, "log_sum_exp")
-    fitted.denoise(X, **dict([noise]), n_starts=2)
+    fitted.denoise(X, **{noise: 0.1}, n_starts=2)
     fitted.sample(2, n_sweeps=1, random_state=0)
 
 
@@ -51,7 +51,7 @@ def pixels(dtype="float32"):
     """Fit a machine of spike-and-slab pixels, as in `fastmf demo`."""
     X = (BITS * np.linspace(0.2, 1, 20)[:, None]).astype(dtype)
     units = mf.GeneralizedRBM(3, visible="truncated_gauss_bernoulli")
-    machine(units, X, ("noise_variance", 0.1))
+    machine(units, X, "noise_variance")
 
 
 def conditional(dtype="float32", **options):

@@ -102,7 +102,8 @@ def from_pgmpy(network):
     tables = (_logarithms(factor, states) for factor in factors)
     sizes = list(map(len, states.values()))
     tables, log_factor = tables_of_factors(sizes, zip(scopes, tables, strict=True), list(states))
-    named = [of_unit + [None] * (len(of_unit) == 1) for of_unit in states.values()]
+    # Units with one state receive a second one, without a name.
+    named = [names if len(names) > 1 else [*names, None] for names in states.values()]
     return Converted(machine_of_tables(tables), list(states), named, log_factor)
 
 

@@ -113,7 +113,6 @@ def check_memory(n_bytes, max_bytes):
 
 # --- tables of text -------------------------------------------------------------------------------
 
-
 # Texts of missing values, in lower case, in addition to empty cells.
 MISSING_CELLS = (
     "na", "n/a", "nan", "null", "none", "?", ".",
@@ -181,26 +180,22 @@ def read_text(path, names_of_rows=None):
     if not is_text(path):
         raise ValueError(f"{path}: the name of a table must end in {' or '.join(TEXT_SUFFIXES)}.")
     with reading(path, "a table"):
-        return _read_texts(path, names_of_rows)
-
-
-def _read_texts(path, names_of_rows):
-    with opened(path, _limit(path, None)) as (names, n_columns, rows, separator):
-        if names is None:
-            raise ValueError("it must have a line of names, with a letter or in quotes")
-        table = [[cell.strip() for cell in row] for _, row in rows]
-    if not any(map(any, table)):
-        raise ValueError("it must have rows below its line of names")
-    columns = list(zip(*table, strict=True))
-    used = _used(names, n_columns)
-    if names[-1] == "" and not any(columns[-1]):  # a separator at the end of each line
-        used = used[:-1]
-    has_commas = separator in ";\t"
-    texts = [
-        columns[j] if names[j] == names_of_rows else _with_missing(columns[j], has_commas)
-        for j in used
-    ]
-    return [names[j] for j in used], texts
+        with opened(path, _limit(path, None)) as (names, n_columns, rows, separator):
+            if names is None:
+                raise ValueError("it must have a line of names, with a letter or in quotes")
+            table = [[cell.strip() for cell in row] for _, row in rows]
+        if not any(map(any, table)):
+            raise ValueError("it must have rows below its line of names")
+        columns = list(zip(*table, strict=True))
+        used = _used(names, n_columns)
+        if names[-1] == "" and not any(columns[-1]):  # a separator at the end of each line
+            used = used[:-1]
+        has_commas = separator in ";\t"
+        texts = [
+            columns[j] if names[j] == names_of_rows else _with_missing(columns[j], has_commas)
+            for j in used
+        ]
+        return [names[j] for j in used], texts
 
 
 def number_of(text):
@@ -420,7 +415,6 @@ def _warn_of_numeric_names(numbers):
 
 
 # --- arrays ---------------------------------------------------------------------------------------
-
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".dat")
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}

@@ -59,8 +59,7 @@ def load_digits(*, binary=False, dtype=np.float32):
     try:
         from sklearn.datasets import load_digits
     except ModuleNotFoundError as error:
-        text = "load_digits needs scikit-learn: pip install scikit-learn"
-        raise ImportError(text) from error
+        raise ImportError("load_digits needs scikit-learn: pip install scikit-learn") from error
     pixels, labels = load_digits(return_X_y=True)
     dtype = np.dtype(dtype)
     if dtype not in (np.float32, np.float64):

@@ -148,7 +148,8 @@ def of_rows(X, function, n_columns, dtype=np.float64):
 def checked_dask(name, X, known_sizes=False):
     """Return `X`; raise unless it is a Dask array with two axes and, if asked, known sizes."""
     if not is_dask(X):
-        remedy = ": take its to_dask_array(lengths=True)" * hasattr(X, "to_dask_array")
+        has_array = hasattr(X, "to_dask_array")
+        remedy = ": take its to_dask_array(lengths=True)" if has_array else ""
         raise TypeError(f"{name} must be a Dask array, got {type(X).__name__}{remedy}.")
     if X.ndim != 2:
         raise ValueError(f"{name} must have shape (n_rows, n_features), got {X.shape}.")

@@ -73,15 +73,20 @@ def gibbs_chains(
     units = model.bipartite() if layered else sampled_units(model)
     # States of the even layers, or of all units.
     states = even_layers(model, visible, rng) if layered else visible.astype(model.dtype)
-    draws = []
-    for n_sweeps in [n_warmup] * (n_warmup > 0) + [thin] * n_draws:
+
+    def advanced(states, n_sweeps):
+        """Return all layers after some sweeps, as one tuple: even layers, and odd ones if any."""
         if layered:
-            states, odd = gibbs(units, states, n_sweeps, rng, n_threads)
-            draws.append(_by_layer(model, (states, odd)))
-        else:
-            states = units.sample(states, n_sweeps, rng, n_threads)
-            draws.append(_by_layer(model, (states,)))
-    draws = draws[-n_draws:]
+            return gibbs(units, states, n_sweeps, rng, n_threads)
+        return (units.sample(states, n_sweeps, rng, n_threads),)
+
+    if n_warmup:
+        states = advanced(states, n_warmup)[0]
+    draws = []
+    for _ in range(n_draws):
+        layers = advanced(states, thin)
+        states = layers[0]
+        draws.append(_by_layer(model, layers))
     return {name: np.stack([draw[name] for draw in draws], axis=1) for name in draws[0]}
 
 

@@ -441,7 +441,6 @@ def _agree(explored, forward):
 
 # --- several methods ------------------------------------------------------------------------------
 
-
 ORDERS = {1: "NMF", 2: "TAP2", 3: "TAP3"}
 
 
@@ -543,9 +542,9 @@ def log_partition_report(
     -------
     LogPartitionReport
         Entries "exact" (if included), "AIS", "reverse AIS", and for each of NMF, TAP2 and TAP3 (the
-        latter for binary and categorical units): "TAP2, log-sum-exp" over the distinct solutions,
-        "TAP2, largest" and "TAP2, mean" (Tramel et al. 2018). If all solutions diverge, there is a
-        single entry with the value -inf.
+        latter for binary units): "TAP2, log-sum-exp" over the distinct solutions, "TAP2, largest"
+        and "TAP2, mean" (Tramel et al. 2018). If all solutions diverge, there is a single entry
+        with the value -inf.
 
     Raises
     ------

@@ -136,9 +136,11 @@ def _mean_field_response(model, result, k, J, m, v):
         C, onsager = np.linalg.inv(np.diag(precision) - J), 1 / v - precision
         slope, error = np.linalg.inv(C * C) - np.diag(1 / v**2), abs(C.diagonal() / v - 1).max()
     else:
-        terms = {0: np.zeros(n), 1: -(J * J) @ (v * free)}
-        order = min(terms, key=lambda o: abs(terms[o] - a)[free].max(initial=0))
-        slope, onsager = -order * J * J, terms[order]
+        # Naive mean field has no Onsager terms.
+        onsager = -(J * J) @ (v * free)
+        slope = -J * J
+        if abs(a)[free].max(initial=0) <= abs(onsager - a)[free].max(initial=0):
+            onsager, slope = np.zeros(n), np.zeros_like(J)
         error = (abs(onsager - a) / (1 + abs(a)))[free].max(initial=0)
     if error > 1e-3:
         raise ValueError(

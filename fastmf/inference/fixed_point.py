@@ -159,7 +159,7 @@ class FixedPoint:
         """
 
         def of_layer(mean, var):
-            axes = ["row", "unit"][-np.ndim(mean) :]
+            axes = ["row", "unit"] if np.ndim(mean) == 2 else ["unit"]
             index = pandas().MultiIndex.from_product(map(range, np.shape(mean)), names=axes)
             return pandas().DataFrame({"mean": np.ravel(mean), "var": np.ravel(var)}, index)
 
@@ -215,12 +215,6 @@ def with_check(result, check):
     It yields the reason why each row is not reliable, "" if it is, or None if nothing is known.
     """
     result.__dict__["_check"] = check
-    return result
-
-
-def with_solutions(result, solutions, single):
-    """Attach `Solutions` to a `FixedPoint`: a list for its rows, or one object if `single`."""
-    result.__dict__["solutions"] = solutions[0] if single else solutions
     return result
 
 

@@ -58,8 +58,3 @@ def in_gauge(couplings, field, sizes, gauge, reference=0):
     for _ in range(2):  # columns, then rows
         couplings = np.swapaxes(projected(couplings), -1, -2)
     return couplings, field
-
-
-def position_in_zero_sum(couplings, groups):
-    """Transform the couplings of one position, (q_i, n_states), to the zero-sum gauge."""
-    return groups.zero_sum(couplings - couplings.mean(0))

@@ -21,6 +21,7 @@ from fastmf.models._state_tables import (
     with_all_pairs,
 )
 from fastmf.models.boltzmann import BoltzmannMachine, check_machine, machine_of_layers
+from fastmf.models.layered import places_on_sides
 from fastmf.priors._groups import column_is_group, column_sizes
 from fastmf.priors._queries import columns_of_values, number_of_states
 
@@ -290,12 +291,9 @@ def _exact_layered(model, averages, max_bytes):
         tuple(np.concatenate(sides)[layer] for layer in model.bounds)
         for sides in (sums.mean, sums.var)
     )
-    # Layers on the two sides of the RBM.
-    numbers = np.arange(sum(model.sizes))
-    numbers[pair.n_visible :] -= pair.n_visible
-    layers = [numbers[layer] for layer in model.bounds]
+    places = itertools.pairwise(places_on_sides(model.sizes))
     pairwise = tuple(
-        sums.pairwise[np.ix_(upper, lower)].T if k % 2 else sums.pairwise[np.ix_(lower, upper)]
-        for k, (lower, upper) in enumerate(itertools.pairwise(layers))
+        sums.pairwise[upper, lower].T.copy() if k % 2 else sums.pairwise[lower, upper].copy()
+        for k, (lower, upper) in enumerate(places)
     )
     return Exact(sums.log_partition, mean, var, pairwise)

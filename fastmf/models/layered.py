@@ -53,9 +53,9 @@ class Layered(Machine):
     @computed_once
     def bounds(self):
         """Slices of the layers in arrays of all units, even layers before odd ones."""
-        sizes, n_even = self.sizes, sum(self.sizes[::2])
-        starts = [sum(sizes[k % 2 : k : 2]) + k % 2 * n_even for k in range(len(sizes))]
-        return tuple(slice(start, start + n) for start, n in zip(starts, sizes, strict=True))
+        bounds, n_even = places_on_sides(self.sizes), sum(self.sizes[::2])
+        bounds[1::2] = [slice(n_even + odd.start, n_even + odd.stop) for odd in bounds[1::2]]
+        return tuple(bounds)
 
     @computed_once
     def dtype(self):
@@ -71,10 +71,8 @@ class Layered(Machine):
     @computed_once
     def is_integrated(self):
         """Whether mean-field solvers integrate out Gaussian units: if other units are bounded."""
-        even_first = (*self.layers[::2], *self.layers[1::2])
-        without_bounds = np.concatenate([unbounded(layer) for layer in even_first])
-        alike = self.gaussian.any() and (without_bounds == self.gaussian).all()
-        return bool(alike) and not any(map(has_groups, self.layers))
+        alike = all((unbounded(layer) == gaussian_units(layer)).all() for layer in self.layers)
+        return bool(self.gaussian.any()) and alike and not any(map(has_groups, self.layers))
 
     @property
     def deep(self):
@@ -590,13 +588,29 @@ class DBM(Layered):
 
     @computed_once
     def _bipartite(self):
-        numbers = [np.r_[units] for units in self.bounds]
-        n_even = sum(self.sizes[::2])
-        couplings = np.zeros((n_even, sum(self.sizes) - n_even), self.dtype)
-        for k, w in enumerate(self.weights):
-            even, odd, w = (k + 1, k, w.T) if k % 2 else (k, k + 1, w)
-            couplings[np.ix_(numbers[even], numbers[odd] - n_even)] = w
+        couplings = between_sides(self.weights, self.sizes, self.dtype)
         return RBM(couplings, *(concatenate(self.layers[side::2]) for side in (0, 1)))
+
+
+def places_on_sides(sizes):
+    """Return the slice of each layer among the units of all even layers, or of all odd ones."""
+    places, ends = [], [0, 0]
+    for k, size in enumerate(sizes):
+        ends[k % 2] += size
+        places.append(slice(ends[k % 2] - size, ends[k % 2]))
+    return places
+
+
+def between_sides(couplings, sizes, dtype):
+    """Return the couplings of all even and all odd layers, given those of neighbouring layers."""
+    places = places_on_sides(sizes)
+    matrix = np.zeros((sum(sizes[::2]), sum(sizes[1::2])), dtype)
+    for k, block in enumerate(couplings):
+        if k % 2 == 0:
+            matrix[places[k], places[k + 1]] = block
+        else:
+            matrix[places[k + 1], places[k]] = block.T
+    return matrix
 
 
 def machine_of(couplings, layers):

@@ -111,7 +111,6 @@ def mapping(name, value, what=None):
 
 # --- curves ---------------------------------------------------------------------------------------
 
-
 # Keys of a history, and labels of the vertical axis.
 _METRICS = {
     "log_likelihood": "log-likelihood per unit (nats)",
@@ -167,7 +166,8 @@ def learning_curve(history, *, label=None, ax=None):
     steps, validation = real_array(by, history[by]), f"validation_{metric}"
     dashed = history.get(validation) is not None
     curves = [(metric, "-", label or ("training data" if by == "epoch" else None))]
-    curves += [(validation, "--", None if label else "validation data")] * dashed
+    if dashed:
+        curves.append((validation, "--", None if label else "validation data"))
     ax, colour = axes(ax, (6, 4)), None
     for name, style, text in curves:
         values = real_array(name, history[name])
@@ -435,7 +435,6 @@ def image_rows(rows, shape, *, ax=None):
 
 # --- couplings and coefficients -------------------------------------------------------------------
 
-
 LAYOUTS = ("auto", "spring", "circle")
 # Colours of positive and negative couplings in R's qgraph.
 QGRAPH = ("#0000D5", "#BF0000")
@@ -512,11 +511,12 @@ def coupling_network(
             x[pair], y[pair], color=colour_of[k], zorder=1, alpha=alpha[k],
             linewidth=5 * abs(coupling[k] / strongest), solid_capstyle="round",
         )  # fmt: skip
-    kind_names = sorted(set(groups))
-    dots = [f"C{(2 + kind_names.index(group)) % 10}" for group in groups] if kind_names else "0.2"
-    ax.scatter(x, y, s=80, c=dots, zorder=2)
+    colour_of_group = {name: f"C{(2 + k) % 10}" for k, name in enumerate(sorted(set(groups)))}
+    ax.scatter(x, y, s=80, c=[colour_of_group[name] for name in groups] or "0.2", zorder=2)
     for name, right, up in zip(names, x, y, strict=True):
-        side = "center" if abs(right) < 0.1 else ("left" if right > 0 else "right")
+        side = "left" if right > 0 else "right"
+        if abs(right) < 0.1:
+            side = "center"
         ax.text(right + 0.06 * np.sign(right), up + 0.06, name, ha=side, va="center")
     n_pairs = len(p) * (len(p) - 1) // 2
     title = f"{len(first)} of {n_pairs} couplings have a probability of {minimum:g} or more"
@@ -526,12 +526,13 @@ def coupling_network(
     if legend:
         signs = zip(("positive", "negative"), colours, strict=True)
         styles = [(n, {"color": c, "lw": 2.5}) for n, c in signs if (colour_of == c).any()]
-        for share in (1.0, 0.5) if len(coupling) else ():
+        shares = (1.0, 0.5) if len(coupling) else ()
+        for share in shares:
             styles.append((f"{strongest * share:.2g}", {"color": "0.4", "lw": 5 * share}))
         if (alpha < 1).any():
             styles.append(("uncertain", {"color": "0.2", "lw": 2.5, "alpha": alpha.min()}))
-        markers = ((kind, f"C{(2 + k) % 10}") for k, kind in enumerate(kind_names))
-        styles += [(kind, {"color": c, "marker": "o", "ls": ""}) for kind, c in markers]
+        for name, colour in colour_of_group.items():
+            styles.append((name, {"color": colour, "marker": "o", "ls": ""}))
         _explain(ax, styles)
     return ax.figure
 
@@ -686,8 +687,7 @@ def contact_map(scores, distances=None, *, n_top=None, separation=5, cutoff=8.0,
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import fastmf as mf
+    >>> import numpy as np, fastmf as mf
     >>> scores = np.exp(-0.1 * abs(np.arange(12)[:, None] - np.arange(12)))
     >>> figure = mf.plotting.contact_map(scores, n_top=3)
     >>> figure.axes[0].get_xlabel()
@@ -751,8 +751,7 @@ def mutation_matrix(effects, alphabet=None, *, sequence=None, ax=None):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import fastmf as mf
+    >>> import numpy as np, fastmf as mf
     >>> effects = np.array([[0.0, -1.0, 0.5, -2.0], [-0.3, 0.0, 0.1, 0.2]])
     >>> figure = mf.plotting.mutation_matrix(effects, "ACGU", sequence=[0, 1])
     >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]

@@ -14,8 +14,8 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 54_325,
-    "lines of code": 33_787,
+    "lines": 54_301,
+    "lines of code": 33_784,
     "numeric constants": 276,
     "lines of tests": 41_827,
     "lines of the longest docstring of a function": 60,

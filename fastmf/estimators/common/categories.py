@@ -10,7 +10,7 @@ from numbers import Real
 import numpy as np
 
 from fastmf._common.arguments import real_array
-from fastmf._common.warning import warn_user
+from fastmf._common.warning import listed, warn_user
 from fastmf.estimators.common.data import (
     check_finite,
     checked_data,
@@ -127,7 +127,7 @@ def codes(estimator, X, categories):
 
 def _listed(values):
     """Format the first values for a message."""
-    return ", ".join(map(_shown, values[:10].tolist())) + ", ..." * (len(values) > 10)
+    return listed(values.tolist(), text=_shown)
 
 
 def _shown(value):
@@ -137,7 +137,7 @@ def _shown(value):
 
 def decoded(labels, categories):
     """Return the categories of these indices, as an array with a common dtype."""
-    columns = [listed[labels[:, j]] for j, listed in enumerate(categories)]
+    columns = [values[labels[:, j]] for j, values in enumerate(categories)]
     kinds = {column.dtype.kind in "US" for column in columns}
     if len(kinds) > 1 or any(column.dtype == object for column in columns):
         columns = [column.astype(object) for column in columns]
@@ -188,30 +188,30 @@ def two_categories(estimator, X, declared):
             if (np.isin(X, values) | missing_entries(X)).all():
                 return [np.array(values)] * X.shape[1]
     shared = learned_categories(estimator, X, declared)
-    return [_pair(estimator, X, listed, j, j in declared) for j, listed in enumerate(shared)]
+    return [_pair(estimator, X, values, j, j in declared) for j, values in enumerate(shared)]
 
 
-def _pair(estimator, X, listed, j, declared):
-    """Return the two values of column j, given the values `listed` of columns that share any."""
-    if len(listed) == 1 and listed[0] in (-1, 0, 1):
-        listed = np.array(_SPINS if listed[0] else _BITS)
+def _pair(estimator, X, values, j, declared):
+    """Return the two values of column j, given those of all columns that share any."""
+    if len(values) == 1 and values[0] in (-1, 0, 1):
+        values = np.array(_SPINS if values[0] else _BITS)
     present = column_values(estimator, X[:, j], j)
     # Columns with values -1, 0 and 1 are not reduced to two values: 0 may mark missing spins.
-    is_code = not is_numeric(listed) or (
-        not {-1, 0, 1}.issuperset(listed.tolist()) and (listed == np.rint(listed)).all()
+    is_code = not is_numeric(values) or (
+        not {-1, 0, 1}.issuperset(values.tolist()) and (values == np.rint(values)).all()
     )
-    if len(listed) > 2 and not declared and is_code and len(present) == 2:
-        listed = as_array(present)
-    if len(listed) != 2:
-        absent = [value for value in listed.tolist() if value not in present] if declared else []
-        reason = "" if len(listed) > 1 else ", which is constant: leave it out"
+    if len(values) > 2 and not declared and is_code and len(present) == 2:
+        values = as_array(present)
+    if len(values) != 2:
+        absent = [value for value in values.tolist() if value not in present] if declared else []
+        reason = "" if len(values) > 1 else ", which is constant: leave it out"
         reason += f", of which no row has {absent[:10]}: leave them out" if absent else ""
         raise ValueError(
             "X must be binary, with values in {-1, 1}, or all in {0, 1}, or two other values in "
-            f"each column, got {_listed(listed)} in column {column_name(estimator, j)}{reason}; or "
+            f"each column, got {_listed(values)} in column {column_name(estimator, j)}{reason}; or "
             "take OrdinalMachine or PottsMachine, or transform data (sklearn's Binarizer)."
         )
-    return listed.astype(float) if is_numeric(listed) else listed
+    return values.astype(float) if is_numeric(values) else values
 
 
 def from_spins(means, categories):

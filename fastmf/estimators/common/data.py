@@ -43,7 +43,8 @@ def checked_data(estimator, X, y="no_validation", *, reset, missing=False, **opt
             raise kind(f"X must hold numbers: {text}; {_ENCODE}.") from error
         if re.search(r"\b[Xy]\b", text):
             raise
-        raise (TypeError if kind is TypeError else ValueError)(f"X: {text}") from error
+        kind = TypeError if kind is TypeError else ValueError
+        raise kind(f"X: {text}") from error
     X = checked if without_y else checked[0]
     if X.dtype.kind == "f":
         check_finite(estimator, X, missing)
@@ -198,7 +199,6 @@ def complete_target(y, numeric=False):
 
 
 # --- rows, weights and moments of columns ---------------------------------------------------------
-
 
 # Usual codes of missing values, except for -1, 8 and 9, which are often valid values.
 CODES = -9, *(sign * (10**n_digits - 1) for n_digits in (2, 3, 4) for sign in (-1, 1))

@@ -79,14 +79,13 @@ def _with_raw_models(callbacks, raw):
         if isinstance(callback, Checkpoint):
             return callback
         return lambda state: callback(
-            replace(state, model=raw(state.model), best=state.best and raw(state.best))
+            replace(state, model=raw(state.model), best=raw(state.best) if state.best else None)
         )
 
     return [seeing_raw(callback) for callback in callbacks]
 
 
 # --- warnings -------------------------------------------------------------------------------------
-
 
 # Largest error of log-likelihoods without a warning, in nats.
 MAX_ERROR = 0.1
@@ -112,9 +111,8 @@ def warn_unless_converged(converged):
         )
 
 
-def warn_of_approximation(what, approximate, sums):
+def warn_of_approximation(what, approximate, values, errors):
     """Warn if approximate log-likelihoods differ from annealed ones by more than their errors."""
-    values, errors = sums
     bias = np.mean(approximate - values)
     if not abs(bias) <= MAX_ERROR + errors.mean():
         warn_of_convergence(

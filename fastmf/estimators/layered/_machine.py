@@ -239,7 +239,7 @@ class LayeredMachine(
         values, errors = annealed_given_seen(self.model_, scored, self.n_threads)
         values += log_prob_of_seen(self.visible_, scored)
         what = "of this deep machine, with hidden layers given data by mean field,"
-        runs.warn_of_approximation(what, approximate[rows], (values, errors))
+        runs.warn_of_approximation(what, approximate[rows], values, errors)
 
     def _centred(self, double=False):
         """Return the machine without columns far from zero, and the `Scaling` of its rows.
@@ -657,9 +657,12 @@ class LayeredMachine(
         arrays["starts_"] = self.starts_
         estimate = vars(self).get("_log_partition")
         if estimate is not None and estimate[0] is self.model_:
-            name = "centred_" * self._centred()[1].of_data + "log_partition"
-            arrays[name] = np.array(estimate[1:])
+            arrays[self._name_of_estimate()] = np.array(estimate[1:])
         return {name: getattr(self, name) for name in names}, arrays
+
+    def _name_of_estimate(self):
+        """Return the name in files of the log-partition of the machine `_centred`."""
+        return "centred_log_partition" if self._centred()[1].of_data else "log_partition"
 
     def _restore(self, arrays):
         self.model_ = self._model_from(arrays)
@@ -672,7 +675,8 @@ class LayeredMachine(
             raise ValueError(f"pointwise must have {n_visible} units, got {n}.")
         starts = arrays.member("starts_", "f", (None, n_visible), dtype, -np.inf)
         self.starts_ = checked_values(visible, starts, dtype)
-        if (name := "centred_" * self._centred()[1].of_data + "log_partition") in arrays:
+        name = self._name_of_estimate()
+        if name in arrays:
             estimate = arrays.member(name, "f", (2,), np.float64)
             self._log_partition = (self.model_, *estimate.tolist())
 
@@ -689,15 +693,17 @@ class LayeredMachine(
 
     def _given(self, X, *, missing=False, soft=True, model=None):
         """Check rows of any type for a model, by default `model_`; keep their floating type."""
-        seen = self.starts_ if model is None else None
-        model = self.model_ if model is None else model
+        seen = None
+        if model is None:
+            model, seen = self.model_, self.starts_
         if self.categories_ and is_frame(X):
             validate_data(self, X, reset=False, skip_check_array=True)  # names of columns
             X, _ = coded_frame(X, self.categories_)
         X = checked_rows(self, X, reset=False, dtype=[np.float64, np.float32], missing=missing)
         if missing:
             X = with_nan_labels(model.layers[0], X)
-        if np.shape(seen)[1:] == X.shape[1:] and common_support(model.layers[0]) is None:
+        alike = seen is not None and seen.shape[1] == X.shape[1]
+        if alike and common_support(model.layers[0]) is None:
             warn_of_missing_codes(self, X, seen=seen)
         return checked_values(model.layers[0], X, model.dtype, missing=missing, means=soft)
 

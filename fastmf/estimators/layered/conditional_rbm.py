@@ -363,7 +363,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
                     self.model_, X[rows], self.n_threads
                 )
                 what = "by mean field" if inference == "mean_field" else "by belief propagation"
-                runs.warn_of_approximation(what, -log_partition[rows], (-values, errors))
+                runs.warn_of_approximation(what, -log_partition[rows], -values, errors)
         return conditional.log_weights_of_known(self.model_, Y, X) - log_partition
 
     def score(self, X, y, sample_weight=None):

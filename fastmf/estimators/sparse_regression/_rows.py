@@ -239,7 +239,7 @@ class Summary(NamedTuple):
 def named(units, names=None):
     """Return a text that names the first of some features."""
     text = listed(units, text=lambda unit: str(unit if names is None else names[unit]))
-    return f"feature{'s' * (len(units) > 1)} {text}"
+    return f"features {text}" if len(units) > 1 else f"feature {text}"
 
 
 def largest_by_chance(p):
@@ -484,7 +484,6 @@ def rows_of_stored(X, y, weights, offset, scale, constant):
 
 
 # --- unpenalised columns --------------------------------------------------------------------------
-
 
 # Norm of the residual of a column, relative to its norm and in units of machine epsilon, below
 # which the column is a linear combination of the others.

@@ -76,11 +76,11 @@ class Layout:
         Of each layer.
     """
 
-    # Kind of the layout, and numbers that only groups of states need: see `GroupedLayout`.
+    # Kind of the layout, and a number that only groups of states need: see `GroupedLayout`.
     grouped = sparse = False
     # The layers as arrays for Gibbs sampling, made on first use.
     sampled = None
-    n_group_fields = n_own_fields = 0
+    n_group_fields = 0
     max_worker_rows = MAX_WORKER_ROWS
     # The kernel that updates a block.
     update_block = staticmethod(update_block)
@@ -243,8 +243,6 @@ class GroupedLayout(Layout):
         Position of the first unit that each layer is coupled to.
     n_group_fields : int
         Numbers stored for each row for the update of a block: see `ActiveRows`.
-    n_own_fields : int
-        Largest number of fields of a single group on the units of a layer, in whole vectors.
     """
 
     grouped = True
@@ -254,10 +252,10 @@ class GroupedLayout(Layout):
 
     def __init__(self, model, order, schedule):
         if isinstance(model, Layered):
-            self.starts, sources, self.couplings = chain_of(model)
+            self.starts, self.source, self.couplings = chain_of(model)
         else:
-            self.starts, sources, self.couplings = [0], [0], [model.couplings]
-        self.priors, self.source = model.layers, sources
+            self.starts, self.source, self.couplings = [0], [0], [model.couplings]
+        self.priors = model.layers
         self._coupled_to_itself = not isinstance(model, Layered)
         self.bounds = [
             slice(start, start + n_units(prior))
@@ -270,7 +268,7 @@ class GroupedLayout(Layout):
         max_units = width * (BLOCK_PANELS if schedule == "blocked" else 1)
         max_units = 1 if self._coupled_to_itself else max_units
         targets = [self._targets(prior, max_units) for prior in self.priors]
-        tables = self._groups(targets, sources, width)
+        tables = self._groups(targets, width)
         self._order = order
         self.layers = self._layers(tables)
         one_by_one = schedule == "sequential" or self._coupled_to_itself
@@ -288,13 +286,10 @@ class GroupedLayout(Layout):
     def _layers(self, tables):
         """Make the `Layers` of the current priors and couplings."""
         parts = self.priors, self.starts, self.source, self.couplings, tables
-        layers = [
-            Layer(
-                *(precomputed(prior), n_units(prior), start, source),
-                *self._packed(matrix, of_layer.targets),
-            )
-            for prior, start, source, matrix, of_layer in zip(*parts, strict=True)
-        ]
+        layers = []
+        for prior, start, source, matrix, of_layer in zip(*parts, strict=True):
+            powers = self._packed(matrix, of_layer.targets)
+            layers.append(Layer(precomputed(prior), n_units(prior), start, source, *powers))
         return Layers(layers, tables)
 
     def _targets(self, prior, max_units):
@@ -309,11 +304,10 @@ class GroupedLayout(Layout):
             first += int(size)
         return targets
 
-    def _groups(self, targets, sources, width):
+    def _groups(self, targets, width):
         """Make the `Groups` of each layer."""
-        out = [_places(of_layer, width // TILE_VECTORS) for of_layer in targets]
-        places, sizes = zip(*out, strict=True)
-        self.n_own_fields = max(sizes)
+        parts = [_places(of_layer, width // TILE_VECTORS) for of_layer in targets]
+        places, sizes = zip(*parts, strict=True)
         # offsets[k][j]: where the fields on layer j begin among the fields of a group of layer k.
         offsets, fields, n_fields = [], [], 0
         for k, of_layer in enumerate(targets):
@@ -326,37 +320,30 @@ class GroupedLayout(Layout):
                 positions.append(n_fields if is_group else -1)
                 n_fields += int(ends[-1]) if is_group else 0
             fields.append(positions)
-        out = []
-        for k, (of_layer, positions) in enumerate(zip(targets, fields, strict=True)):
+        groups = []
+        for k, of_layer in enumerate(targets):
             panels = np.cumsum([0, *(-(-n // width) for _, n, _ in of_layer)])
             # Squared couplings of a layer are packed as one matrix, but with the panels of the
             # targets if it is coupled to itself.
-            by_target = self._coupled_to_itself
-            rows = [
-                [first, n, panel, position, panel * width if by_target else first, place]
-                for (first, n, _), panel, position, place in zip(
-                    of_layer, panels[:-1], positions, places[k], strict=True
-                )
-            ]
-            columns = [
-                (
-                    self.starts[k_source] + first - sources[k],
-                    *(n, position + offsets[k_source][k] if is_group else -1),
-                    offset + place,
-                )
-                for k_source, offset in offsets[k].items()
-                for (first, n, is_group), position, place in zip(
-                    *(targets[k_source], fields[k_source], places[k_source]), strict=True
-                )
-            ]
+            rows, columns = [], []
+            parts = zip(of_layer, panels[:-1], fields[k], places[k], strict=True)
+            for (first, n, _), panel, position, place in parts:
+                column = panel * width if self._coupled_to_itself else first
+                rows.append([first, n, panel, position, column, place])
+            for j, offset in offsets[k].items():
+                start = self.starts[j] - self.source[k]
+                parts = zip(targets[j], fields[j], places[j], strict=True)
+                for (first, n, is_group), position, place in parts:
+                    of_group = position + offsets[j][k] if is_group else -1
+                    columns.append((start + first, n, of_group, offset + place))
             tables = (
                 np.array(rows, np.int64).reshape(-1, 6),
                 np.array(_sources(columns), np.int64).reshape(-1, 5),
             )
             in_group = np.repeat(column_is_group(self.priors[k]), column_sizes(self.priors[k]))
             not_group = (~in_group).astype(self.couplings[0].dtype)
-            out.append(Groups(*tables, not_group, n_fields))
-        return out
+            groups.append(Groups(*tables, not_group, n_fields))
+        return groups
 
     def _packed(self, couplings, targets):
         """Pack the couplings of each target, and their squares."""

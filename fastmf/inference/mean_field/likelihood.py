@@ -4,14 +4,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._common.arguments import number, real_array, refusing_overflow, rows
+from fastmf._common.arguments import number, refusing_overflow
 from fastmf._common.rows import canonical, is_sparse
 from fastmf.inference.fixed_point import FixedPoint
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.solutions import distinct, phases
 from fastmf.models import DBM, RBM
+from fastmf.models._checks import visible_rows
 from fastmf.models.layered import check_layered, machine_of
-from fastmf.priors._groups import as_states
 from fastmf.priors._protocol import n_units
 from fastmf.priors._values import data_fields, log_prob_of_rows
 
@@ -77,9 +77,7 @@ def _checked_rows(model, X):
     """Check rows of data; return sparse ones as a CSR array, dense ones as values of all units."""
     n_visible = n_units(model.layers[0])
     if not is_sparse(X):
-        X = as_states("X", model.layers[0], real_array("X", X))
-        X = np.atleast_2d(rows("X", X, n_visible, model.dtype))
-        return X.astype(model.dtype, copy=False)
+        return visible_rows("X", model, X, support=False)
     X = canonical(X)
     if X.shape[1] != n_visible or not X.shape[0]:
         raise ValueError(f"X must have shape (n_rows, {n_visible}), got {X.shape}.")
@@ -89,7 +87,7 @@ def _checked_rows(model, X):
     return X
 
 
-def log_partition_estimate(solutions, how="log_sum_exp", merge_tol=1e-2, *, model=None, order=2):
+def log_partition_estimate(solutions, how="log_sum_exp", *, model=None, order=2):
     """Estimate the log-partition of a model from its mean-field solutions.
 
     "log_sum_exp" counts each distinct solution as a phase; with a model, solutions without a
@@ -100,9 +98,9 @@ def log_partition_estimate(solutions, how="log_sum_exp", merge_tol=1e-2, *, mode
             f"the estimate of the log-partition must be one of {ESTIMATES}, got {how!r}."
         )
     if model is not None and how == "log_sum_exp":
-        _, values = phases(model, solutions, order, merge_tol)
+        _, values = phases(model, solutions, order)
         return float(np.logaddexp.reduce(values)) if len(values) else np.inf
-    rows, _ = distinct(solutions, merge_tol)
+    rows, _ = distinct(solutions)
     values = np.asarray(solutions.log_partition, dtype=np.float64)[rows]
     values = values[np.isfinite(values)]
     if not len(values):

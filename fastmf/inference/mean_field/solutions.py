@@ -22,7 +22,6 @@ from fastmf.inference.fixed_point import (
     stacked,
     with_changes,
     with_check,
-    with_solutions,
 )
 from fastmf.inference.mean_field._layouts import drawn_starts, layout_of_checks, start_and_tilt
 from fastmf.models.boltzmann import check_machine
@@ -199,8 +198,6 @@ def _log_partition_at(model, b, a, order):
     if not model.is_integrated:
         return log_partition_of_tilts(model, b, a, order)
     integrated = model.integrate_gaussians()
-    if integrated.machine is None:
-        return np.full(len(b[0]), integrated.log_partition)
     tilts = [[np.hstack([*part[::2], *part[1::2]])[:, integrated.rest]] for part in (b, a)]
     external = integrated.field, integrated.precision
     return integrated.log_partition + log_partition_of_tilts(
@@ -397,8 +394,10 @@ def joined_rows(rows, single):
     """Join rows of `mixed_row` to a `FixedPoint`, and list whether each has a stable solution."""
     parts, solutions, stable = zip(*rows, strict=True)
     answer = stacked(*parts)
-    answer = some_rows(answer, 0) if single else answer
-    return with_solutions(answer, list(solutions), single), list(stable)
+    if single:
+        answer = some_rows(answer, 0)
+    answer.__dict__["solutions"] = solutions[0] if single else list(solutions)
+    return answer, list(stable)
 
 
 def _moved(rng, points):

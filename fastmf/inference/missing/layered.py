@@ -23,6 +23,7 @@ from fastmf.inference.mean_field.likelihood import log_likelihood as mean_field_
 from fastmf.inference.sampling.gibbs import MATCHING, log_mean, neutral_base
 from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
 from fastmf.models.exact import MAX_LAYER_STATES, MAX_LAYER_UNITS, states_of
+from fastmf.models.layered import places_on_sides
 from fastmf.priors._groups import column_sizes, groups, has_groups
 from fastmf.priors._protocol import as_dtype, by_parts, can_draw, draw
 from fastmf.priors._queries import gaussian_units, mean_log_prob, number_of_states, two_values
@@ -226,7 +227,8 @@ def means_given_seen(model, X, *, max_work=None, **options):
     """Compute means of all units given the observed units."""
     exact = exact_given(model, X, max_work)
     log_partition, converged = exact.log_partition, np.ones(len(X), bool)
-    means = _by_layers(model, exact.sides)
+    places = enumerate(places_on_sides(model.sizes))
+    means = [exact.sides[k % 2][:, units].copy() for k, units in places]
     remaining = np.flatnonzero(~exact.exact)
     if len(remaining):
         solved, log_partition[remaining] = _solutions(model, X[remaining], **options)
@@ -235,12 +237,6 @@ def means_given_seen(model, X, *, max_work=None, **options):
             mean[remaining] = solved_mean
         means[0][remaining] = np.where(np.isnan(X[remaining]), solved.mean[0], X[remaining])
     return MeansGivenSeen(tuple(means), log_partition, converged)
-
-
-def _by_layers(model, sides):
-    """Split arrays of the even and of the odd layers into arrays of each layer."""
-    parts = [np.split(side, np.cumsum(model.sizes[k::2])[:-1], 1) for k, side in enumerate(sides)]
-    return [parts[k % 2][k // 2].copy() for k in range(len(model.sizes))]
 
 
 def _solutions(model, X, **options):
@@ -339,10 +335,9 @@ def log_likelihood_of_seen(model, X, log_partition, *, max_work=None, anneal=Fal
     if not lacking.all():
         given = options if model.deep else {}
         out[~lacking] = log_likelihood(model, X[~lacking], log_partition, **given)
-    for rows in row_blocks(X):
-        rows = rows.start + np.flatnonzero(lacking[rows])
-        if not len(rows):
-            continue
+    incomplete = np.flatnonzero(lacking)
+    for block in blocks(len(incomplete), len(incomplete) * X.shape[1]):
+        rows = incomplete[block]
         solved = exact_given(model, X[rows], max_work)
         values, remaining = solved.log_partition, ~solved.exact
         if remaining.any() and anneal:

@@ -347,17 +347,15 @@ def conditional_means(model, X, method="auto", *, seed=0, n_threads=None):
     # Equal rows are computed once.
     marked = np.nan_to_num(X[incomplete], nan=1 + np.nanmax(abs(X), initial=0))
     _, first, inverse = np.unique(marked, axis=0, return_index=True, return_inverse=True)
-    solve = _tap if method == "tap" else _summed
-    distinct = solve(model, states, X[incomplete[first]], method, seed, n_threads)
+    rows = X[incomplete[first]]
+    if method == "tap":
+        solved = tap(model, clamp=rows, n_threads=n_threads)
+        distinct = solved.mean, np.full(len(rows), np.nan), solved.converged
+    else:
+        distinct = _summed(model, states, rows, method, seed, n_threads)
     for out, part in zip((mean, error, converged), distinct, strict=True):
         out[incomplete] = part[inverse.reshape(-1)]
     return ConditionalMeans(mean, error, converged)
-
-
-def _tap(model, states, X, method, seed, n_threads):
-    """Compute means of distinct rows by TAP."""
-    solved = tap(model, clamp=X, n_threads=n_threads)
-    return ConditionalMeans(solved.mean, np.full(len(X), np.nan), solved.converged)
 
 
 def _summed(model, states, X, method, seed, n_threads):

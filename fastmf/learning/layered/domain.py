@@ -20,6 +20,7 @@ import numpy as np
 
 from fastmf._common.linalg import LinAlgError, cholesky
 from fastmf.learning.training.ascent import ModelParameters
+from fastmf.models.layered import between_sides
 from fastmf.priors._protocol import as_dtype
 from fastmf.priors._protocol import project as project_prior
 from fastmf.priors._queries import (
@@ -43,16 +44,9 @@ def exists(couplings, layers):
         return True
     free = list(map(unbounded, layers))
     # Even layers are coupled to odd layers only: they are the rows of W.
-    sizes = [int(part.sum()) for part in free]
-    starts = [sum(sizes[k % 2 : k : 2]) for k in range(len(sizes))]
-    matrix = np.zeros((sum(sizes[::2]), sum(sizes[1::2])))
-    for k, weights in enumerate(couplings):
-        rows, columns = (slice(starts[i], starts[i] + sizes[i]) for i in (k, k + 1))
-        block = _scaled_couplings(weights, layers[k : k + 2], free[k : k + 2])
-        if k % 2 == 0:
-            matrix[rows, columns] = block
-        else:
-            matrix[columns, rows] = block.T
+    pairs = zip(couplings, pairwise(layers), pairwise(free), strict=True)
+    blocks = [_scaled_couplings(*pair) for pair in pairs]
+    matrix = between_sides(blocks, [int(part.sum()) for part in free], np.float64)
     gram = matrix.T @ matrix if matrix.shape[0] > matrix.shape[1] else matrix @ matrix.T
     try:
         cholesky(np.eye(len(gram)) - gram)

@@ -116,13 +116,8 @@ def of_complete(model, x, w):
         w @ mean_log_prob(visible, x).sum(1, dtype=np.float64),
         w @ hidden.log_partition(b, zero).sum(1, dtype=np.float64),
     )
-    layers = [
-        map_parameters(partial(weighted_sum, w), derivatives)
-        for derivatives in (
-            log_prob_gradient(visible, x),
-            prior_gradient(hidden, b, zero, mean, var),
-        )
-    ]
+    derivatives = log_prob_gradient(visible, x), prior_gradient(hidden, b, zero, mean, var)
+    layers = [map_parameters(partial(weighted_sum, w), of_layer) for of_layer in derivatives]
     return values, [x.T @ (w[:, None] * mean), *layers]
 
 
@@ -182,10 +177,17 @@ def _weighted_states(logs, w):
 def _weighted(prior, derivatives, weights):
     """Sum derivatives over rows, with a weight for each row and unit."""
     parts = [
-        map_parameters(lambda d, w=w: (w.reshape(*w.shape, *[1] * (d.ndim - 2)) * d).sum(0), part)
+        map_parameters(partial(_sum_of_units, w), part)
         for part, (_, w) in zip(parts_of(derivatives), by_parts(prior, weights), strict=True)
     ]
     return joined(prior, parts)
+
+
+def _sum_of_units(weights, derivatives):
+    """Sum derivatives by a field, or by the scores of each unit, over rows."""
+    if derivatives.ndim == 3:
+        weights = weights[:, :, None]
+    return (weights * derivatives).sum(0)
 
 
 def _over_missing_states(model, X, w):

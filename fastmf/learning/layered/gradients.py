@@ -38,7 +38,7 @@ and steps that suit binary units would oscillate. If the neighbours, with means 
 steps are (1 + m m' / s)^-1 G Q, because the mean is the direction of by far the largest curvature.
 """
 
-from itertools import accumulate, pairwise, starmap
+from itertools import pairwise, starmap
 from typing import NamedTuple
 
 import numpy as np
@@ -56,7 +56,7 @@ from fastmf.inference.mean_field.tap import given_memory, moments_given, moments
 from fastmf.kernels.training.ascent import Pairs
 from fastmf.learning.layered.exact_averages import ExactAverages
 from fastmf.learning.training.ascent import ModelParameters, added
-from fastmf.models.layered import machine_of
+from fastmf.models.layered import machine_of, places_on_sides
 from fastmf.priors._groups import groups, has_groups
 from fastmf.priors._protocol import (
     by_parts,
@@ -352,15 +352,15 @@ class Gradients:
         # The `free_units` of each layer; empty if there are none.
         self.free = free if any(map(np.any, free)) else []
         # Gradients for the hidden layers of a deep machine.
-        self.above = model.deep and Gradients(machine_of(model.couplings[1:], layers[1:]), order)
+        if model.deep:
+            self.above = Gradients(machine_of(model.couplings[1:], layers[1:]), order)
         # For each layer, means over the data, and derivatives by fields if only these are learned.
         self.sums = [np.zeros((2, n), model.dtype) for n in model.sizes]
         parts = zip(layers, self.field_alone, self.sums, strict=True)
         self._layers = [p._replace(field=x[1]) if alone else None for p, alone, x in parts]
         # The layers of which more is learned, and where even and odd layers are in their rows.
         self._others = [k for k, alone in enumerate(self.field_alone) if not alone]
-        ends = [list(accumulate(model.sizes[k::2], initial=0)) for k in (0, 1)]
-        self._columns = [slice(*ends[k % 2][k // 2 : k // 2 + 2]) for k in range(len(layers))]
+        self._columns = places_on_sides(model.sizes)
         self._none = [added(w, np.zeros((0, 0))) for w in model.couplings]
         # See `_rows`, by their numbers.
         self._memory = {}

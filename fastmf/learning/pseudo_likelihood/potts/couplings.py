@@ -11,7 +11,7 @@ import scipy
 
 from fastmf._common.linalg import LinAlgError, cholesky
 from fastmf.learning.pseudo_likelihood.existence import MAX_CONDITION
-from fastmf.models._gauge import PositionStates, position_in_zero_sum
+from fastmf.models._gauge import PositionStates
 
 
 def of_coefficients(coefficients, labels, sizes):
@@ -42,7 +42,9 @@ def norms(couplings, sizes, gauge="zero-sum", ignore=None):
     out = np.zeros((n_groups, n_groups))
     for i, first in enumerate(positions.first):
         block = couplings[first : first + positions.sizes[i]]
-        block = np.square(position_in_zero_sum(block, positions) if gauge else block)
+        if gauge:
+            block = positions.zero_sum(block - block.mean(0))
+        block = np.square(block)
         if ignore is not None:
             block[:, (positions.first + ignore)[positions.sizes > ignore]] = 0
             block[ignore : ignore + 1] = 0
