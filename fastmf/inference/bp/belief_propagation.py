@@ -369,8 +369,8 @@ def most_probable(
     if is_graph or needs_graph(options, model, clamp):
         if sum_hidden:
             raise ValueError(
-                "sum_hidden: needs two-valued hidden units and two-valued or Categorical visible units "
-                f"of an RBM, and no clamp, got {model}."
+                "sum_hidden: needs two-valued or Categorical visible units, two-valued hidden "
+                f"units of an RBM and no clamp, got {model}."
             )
         _refuse_starts(options)
         if is_graph:
