@@ -20,6 +20,7 @@ from fastmf.estimators.common.data import (
     mean_and_deviation,
     missing_entries,
     warn_of_missing_codes,
+    with_nan,
 )
 from fastmf.estimators.sparse_regression import _rows
 from fastmf.estimators.sparse_regression._spike_slab import FittedPart, SpikeSlabEstimator
@@ -44,7 +45,8 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
     ----------
     noise_variance : float or None, default None
         Variance of the noise, in units of y^2. None: learned, like the following two parameters;
-        the prior of noise_variance / var(y) is log-Cauchy (median 0.6, width 0.5).
+        the prior of noise_variance / var(y) is log-Cauchy (median 0.6, width 0.5). Without
+        an intercept, var(y) is the mean of y^2.
     slab_variance : float or None, default None
         Prior variance of a non-zero coefficient, in units of y^2 (after `standardize`). None:
         learned; the prior of slab_variance / var(y) is log-normal (median 0.5, deviation 2).
@@ -57,7 +59,8 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
     fit_intercept : bool, default True
         Fit an intercept with a flat prior.
     standardize : bool, default True
-        Scale all features to standard deviation 1 before fitting.
+        Scale all features to standard deviation 1 before fitting; without an intercept to root mean
+        square 1, so that a column far from zero does not make all slabs narrow.
     blocks : "auto", None or array of shape (n_features,), default "auto"
         Features that share a site, as in `expectation_propagation`. "auto": correlated features, or
         all if there are at most 11; None: no blocks; an array: the label of each feature's block.
@@ -145,14 +148,14 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         ----------
         X : array of shape (n_samples, n_features)
         y : array of shape (n_samples,)
-            Rows with missing targets (NaN or None) are omitted. For several targets fit a model for
-            each, for example by `sklearn.multioutput.MultiOutputRegressor`.
+            Rows with missing targets (NaN, None or masked) are omitted. For several targets fit a
+            model for each, for example by `sklearn.multioutput.MultiOutputRegressor`.
         sample_weight : array of shape (n_samples,), optional
             Frequency weights: the noise variance of a row is divided by its weight, and the
             evidence is the one of repeated rows. Rows of weight 0 are omitted.
         """
         stored = _rows.is_stored(X)  # checks turn files into arrays
-        values = np.asarray(y)
+        values = np.asarray(with_nan(y))
         missing = missing_entries(values) if values.ndim == 1 else np.zeros(1, bool)
         if missing.any() and not missing.all():
             y = np.where(missing, 0, values)

@@ -45,14 +45,11 @@ from fastmf.priors._queries import field_is_tilt, perturbed, two_values, unbound
 from fastmf.priors._scaling import by_log_precision, is_real
 from fastmf.priors._values import sparse_or_states, states
 
-# Options of the mean-field solutions given data for the log-likelihood after each epoch.
-MONITOR = {"tol": 1e-4, "max_iter": 200, "max_work": 4 * MAX_SUMMED_STATES}
 # Steps of annealing for the log-partition after each epoch.
 MONITOR_STEPS = 50
 
-# Number of rows between updates of the preconditioners, and weight of the new estimate in the
-# running mean.
-ROWS_BETWEEN_UPDATES, UPDATE_WEIGHT = 5000, 0.5
+# Number of rows between updates of the preconditioners.
+ROWS_BETWEEN_UPDATES = 5000
 
 
 def copy_of_model(model):
@@ -110,7 +107,7 @@ class LayeredSteps(trainer.Steps):
         """Compute log-likelihoods per unit of the data before scaling."""
         model, order = state.model, gradients.ORDER_OF_GRADIENT.get(self.settings.gradient, 2)
         order = order if can_follow(model) else 1  # naive mean field has moments for any machine
-        options = MONITOR | {"order": order, "n_threads": self.n_threads}
+        options = {"order": order, "n_threads": self.n_threads, "max_work": 4 * MAX_SUMMED_STATES}
         log_partition = self._log_partition(model, monitored, order)
 
         def per_unit(X, weights=None):
@@ -211,11 +208,7 @@ class Plan(LayeredSteps):
         else:
             hidden = [moments_given(model, X, self.order, self.n_threads)[1:]]
         matrices = list(state.preconditioners[:1]) or [gradients.preconditioner(X, 0, scale)]
-        for k, moments in enumerate(hidden, start=1):
-            new = gradients.preconditioner(*moments, scale)
-            if state.preconditioners:
-                new = (1 - UPDATE_WEIGHT) * state.preconditioners[k] + UPDATE_WEIGHT * new
-            matrices.append(new)
+        matrices += [gradients.preconditioner(*moments, scale) for moments in hidden]
         state.preconditioners = tuple(matrix.astype(model.dtype) for matrix in matrices)
 
     def draw(self, model, X, missing, n_sweeps, rng):
