@@ -37,6 +37,11 @@ def solutions(model, starts=1000, *, solver="tap", merge_tol=1e-2, **options):
     Solutions
         See its attributes `reliable` and `message` for the checks of each solution.
 
+    Raises
+    ------
+    ValueError, TypeError, FloatingPointError
+        For arguments of wrong shapes, types or ranges, and overflow.
+
     Examples
     --------
     >>> import numpy as np, fastmf as mf

@@ -162,6 +162,11 @@ class BoltzmannMachine(Machine):
         -------
         array of shape (...)
             +inf outside the support, and for forbidden pairs of states.
+
+        Raises
+        ------
+        ValueError, TypeError, FloatingPointError
+            For units of wrong shapes or types, and overflow.
         """
         x = _checks.states_of("x", self.prior, x)
         return -pair_sums(self.couplings, x) - _checks.log_prob("prior", self.prior, x)

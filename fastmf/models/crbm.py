@@ -188,6 +188,11 @@ class CRBM(Model):
         Returns
         -------
         array of shape (n_rows,)
+
+        Raises
+        ------
+        ValueError, TypeError, FloatingPointError
+            For arrays of wrong shapes or types, and overflow.
         """
         visible = _checks.states("visible", visible, self.n_visible)
         hidden = _checks.states("hidden", hidden, self.n_hidden)
@@ -206,6 +211,11 @@ class CRBM(Model):
         Returns
         -------
         array of shape (n_rows,)
+
+        Raises
+        ------
+        ValueError, TypeError, FloatingPointError
+            For arrays of wrong shapes or types, and overflow.
         """
         visible = _checks.states("visible", visible, self.n_visible)
         b, c = self.fields(X)

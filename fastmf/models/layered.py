@@ -476,6 +476,11 @@ class RBM(Layered):
         -------
         array of shape (...)
             +inf outside the support.
+
+        Raises
+        ------
+        ValueError, TypeError, FloatingPointError
+            For units of wrong shapes or types, and overflow.
         """
         return self._energy((visible, hidden))
 
@@ -572,6 +577,11 @@ class DBM(Layered):
         -------
         array of shape (...)
             +inf outside the support.
+
+        Raises
+        ------
+        ValueError, TypeError, FloatingPointError
+            For units of wrong shapes or types, and overflow.
         """
         if len(states) != len(self.layers):
             raise ValueError(f"energy needs the states of {len(self.layers)} layers.")

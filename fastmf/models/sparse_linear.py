@@ -182,6 +182,11 @@ class SparseLinearModel(Model):
         -------
         array of shape (...)
             +inf outside the support.
+
+        Raises
+        ------
+        ValueError, TypeError, FloatingPointError
+            For arrays of wrong shapes or types, weighted rows, and overflow.
         """
         if self.has_weights:
             raise ValueError("energy needs rows of weight 1: repeat the rows instead.")

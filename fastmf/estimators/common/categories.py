@@ -55,11 +55,10 @@ def is_numeric(X):
 
 
 def declared_categories(X):
-    """Return the categories of columns that are pandas categoricals or polars Enums."""
-    is_pandas = hasattr(X, "iloc")
-    dtypes = enumerate(types_of_columns(X))
+    """Return the types of columns that are pandas categoricals or polars Enums."""
+    is_pandas, dtypes = hasattr(X, "iloc"), enumerate(types_of_columns(X))
     declared = {j: d for j, d in dtypes if is_pandas or type(d).__name__ == "Enum"}
-    return {j: as_array(d.categories) for j, d in declared.items() if hasattr(d, "categories")}
+    return {j: d for j, d in declared.items() if hasattr(d, "categories")}
 
 
 def as_array(values):
@@ -84,7 +83,7 @@ def learned_categories(estimator, X, declared):
             else:
                 columns, values = columns + alphabet[0], values | alphabet[1]
         alphabets = [*disjoint, (columns, values)]
-    out = dict(declared)
+    out = {j: as_array(dtype.categories) for j, dtype in declared.items()}
     for columns, values in alphabets:
         out |= dict.fromkeys(columns, as_array(value for _, value in sorted(values)))
     return [out[j] for j in range(X.shape[1])]
@@ -230,21 +229,24 @@ def item_categories(estimator, X, n_categories, declared):
     if n_categories is not None:
         first, sizes = int(not (X == 0).any()), given_sizes("n_categories", n_categories, X)
         return [np.arange(first, first + size) for size in sizes]
-    categories, alphabetical = learned_categories(estimator, X, declared), []
-    for j in set(range(X.shape[1])) - declared.keys():
-        if is_numeric(categories[j]):
+    categories, unordered = learned_categories(estimator, X, declared), []
+    for j in range(X.shape[1]):
+        if j in declared and getattr(declared[j], "ordered", True):
+            continue
+        if is_numeric(categories[j]) and j not in declared:
             categories[j] = _range(estimator, column_values(estimator, X[:, j], j), j)
             continue
         try:
             categories[j] = as_array(sorted(categories[j].tolist(), key=float))
         except (TypeError, ValueError):
-            alphabetical += [j] if len(categories[j]) > 2 else []
-    if alphabetical:
-        named = ", ".join(column_name(estimator, j) for j in alphabetical[:10])
+            unordered += [j] if len(categories[j]) > 2 else []
+    if unordered:
+        named = ", ".join(column_name(estimator, j) for j in unordered[:10])
         warn_user(
-            f"the categories of {len(alphabetical)} columns ({named}) are taken in alphabetical "
-            f"order, such as {_listed(categories[alphabetical[0]])}: declare their order by a "
-            "pandas categorical or polars Enum, or give codes."
+            f"nothing says how the categories of {len(unordered)} columns ({named}) are ordered, "
+            "which are taken in alphabetical or their listed order, such as "
+            f"{_listed(categories[unordered[0]])}: declare their order by a pandas categorical "
+            "with ordered=True or a polars Enum, or give codes."
         )
     return _checked(estimator, categories)
 

@@ -287,6 +287,11 @@ class Learning:
         Returns
         -------
         self
+
+        Raises
+        ------
+        ValueError, TypeError, FloatingPointError
+            For invalid data or options, and if learning diverges or numbers overflow.
         """
         settings = self._settings()
         if not hasattr(self, "model_"):

@@ -393,6 +393,11 @@ class LayeredMachine(
         Solutions
             With `visible` and `hidden` means, `free_energy`, `log_partition`, `converged`, one row
             per solution, lowest free energy first, and `members`, the solution of each start.
+
+        Raises
+        ------
+        ValueError, TypeError, FloatingPointError
+            For starts of wrong shapes or types, and overflow.
         """
         machine, scaling = self._centred()
         solved = machine._solve(machine.starts_ if X is None else self._dense_data(X))

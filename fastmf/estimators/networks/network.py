@@ -289,7 +289,8 @@ class CouplingNetwork(Network):
         -------
         Centrality
             `value` and `standard_error`, by the delta method. Absolute values of couplings near
-            zero are biased upwards.
+            zero are biased upwards. A penalty `l2` shrinks the sums, as it does `couplings_`, but
+            not the estimates of `test_couplings`; with `l1`, they are sums of a fit without it.
         """
         return self._sums(np.sign, as_frame)
 
@@ -304,7 +305,8 @@ class CouplingNetwork(Network):
         Returns
         -------
         Centrality
-            `value` and `standard_error`, arrays of shape (n_features,).
+            `value` and `standard_error`, arrays of shape (n_features,). Penalties have the effects
+            described in `strength`.
         """
         return self._sums(np.ones_like, as_frame)
 
@@ -331,7 +333,8 @@ class CouplingNetwork(Network):
         -------
         Predictability
             For binary units, `r2` is the Brier skill score of the conditional probabilities; its
-            `standard_error` is by the delta method.
+            `standard_error` is by the delta method. Penalties have the effects described in
+            `strength`.
 
         Notes
         -----

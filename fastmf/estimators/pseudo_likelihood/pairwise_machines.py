@@ -426,8 +426,9 @@ class OrdinalMachine(PairwiseMachine):
     n_categories : int, sequence of int of length n_features, or None
         Number of categories of all items or of each item. Codes are 0, 1, ... if any entry of the
         table is 0, otherwise 1, 2, .... None: all integers from the smallest to the largest of each
-        column; strings in numerical order if they are numbers, otherwise in alphabetical order
-        (with a warning if there are more than two); the categories of categorical columns.
+        column; strings in numerical order if they are numbers, otherwise in alphabetical order,
+        or the listed order of categorical columns (with a warning if there are more than two
+        categories and the column is not declared as ordered).
     thresholds : {"free", "blume_capel"}
         One threshold mu_i(c) for each category c > 0, or mu_i(c) = alpha_i c + beta_i c^2.
     l1 : float, "ebic", "and", "or" or "cv"

@@ -44,7 +44,8 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
     ----------
     noise_variance : float or None, default None
         Variance of the noise, in units of y^2. None: learned, like the following two parameters;
-        the prior of noise_variance / var(y) is log-Cauchy (median 0.6, width 0.5).
+        the prior of noise_variance / var(y) is log-Cauchy (median 0.6, width 0.5). Without
+        an intercept, var(y) is the mean of y^2.
     slab_variance : float or None, default None
         Prior variance of a non-zero coefficient, in units of y^2 (after `standardize`). None:
         learned; the prior of slab_variance / var(y) is log-normal (median 0.5, deviation 2).
@@ -57,7 +58,8 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
     fit_intercept : bool, default True
         Fit an intercept with a flat prior.
     standardize : bool, default True
-        Scale all features to standard deviation 1 before fitting.
+        Scale all features to standard deviation 1 before fitting; without an intercept to root mean
+        square 1, so that a column far from zero does not make all slabs narrow.
     blocks : "auto", None or array of shape (n_features,), default "auto"
         Features that share a site, as in `expectation_propagation`. "auto": correlated features, or
         all if there are at most 11; None: no blocks; an array: the label of each feature's block.

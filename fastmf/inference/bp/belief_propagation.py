@@ -297,7 +297,8 @@ def most_probable(
     sum_hidden : bool, default False
         Find the visible assignment of largest probability with the hidden units summed out
         (marginal MAP, by mixed-product; with categorical visible units by sum-product and moves of
-        single groups). Needs an RBM with two-valued hidden units, and no `clamp`.
+        single groups). Needs two-valued or categorical visible and two-valued hidden units of an
+        RBM, and no `clamp`.
     search : bool, default True
         Improve the decoded assignment; see Notes. False: return the best assignment of all sweeps,
         as in the paper.
@@ -367,7 +368,10 @@ def most_probable(
         raise TypeError(f"model must be an RBM or a BoltzmannMachine, got {type(model).__name__}.")
     if is_graph or needs_graph(options, model, clamp):
         if sum_hidden:
-            raise ValueError("sum_hidden: needs an RBM of two-valued hidden units, and no clamp.")
+            raise ValueError(
+                "sum_hidden: needs two-valued or Categorical visible units, two-valued hidden "
+                f"units of an RBM and no clamp, got {model}."
+            )
         _refuse_starts(options)
         if is_graph:
             return propagate_on_graph(options, model, field, clamp, init)

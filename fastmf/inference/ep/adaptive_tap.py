@@ -154,11 +154,13 @@ def _solved(model, common, init, tilts, schedule, damping, history):
 
 def _is_divergent(problem):
     """Return whether no moments exist: the exponent rises in a direction of unbounded units."""
-    units, precision = unbounded(problem.prior), precisions(problem.prior)
-    fixed = np.finfo(np.float32).max ** 0.5  # a precision that leaves bounded units no freedom
-    if not units.any() or problem.side.inverse(np.where(units, precision, fixed)) is not None:
+    units = unbounded(problem.prior)
+    if not units.any():
         return False
-    matrix = problem.side.dense().precision + np.diag(precision)
+    side, precision = problem.side.among(units), np.where(units, precisions(problem.prior), 1.0)
+    if side.inverse(precision) is not None:
+        return False
+    matrix = side.dense().precision + np.diag(precision)
     matrix, signs = matrix[np.ix_(units, units)], directions(problem.prior)[units]
     vector = linalg.eigh(matrix, subset_by_index=[0, 0])[1][:, 0]
     # Units with one bound have large values of one sign only.

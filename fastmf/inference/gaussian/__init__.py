@@ -11,6 +11,7 @@ the priors it becomes a Gaussian with precision A = P + diag(t2). The solvers us
         inverse.solve(right)        the product with a vector
 
     side.moments(site), side.covariance(site, units)   both steps in one
+    side.among(units)        the side without couplings of other units, except for linear models
     side.dense()             the side with a full matrix
 
 so that a linear model (P = X'X / noise variance) and couplings (P = -J) share every solver.

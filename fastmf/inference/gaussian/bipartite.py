@@ -60,6 +60,12 @@ class Bipartite(GaussianSide):
         tilted.tilt = tilt
         return tilted
 
+    def among(self, units):
+        """Return the side without the couplings and tilts of the units outside a mask."""
+        side = self.tilted(self.tilt * units)
+        side.weights = self.weights * units[self.large, None] * units[self.small]
+        return side
+
     def dense(self):
         """Return the Gaussian side with a full matrix."""
         precision = np.diag(self.tilt[1])

@@ -75,6 +75,10 @@ class Dense(GaussianSide):
         """Return the side itself."""
         return self
 
+    def among(self, units):
+        """Return the side without the couplings and fields of the units outside a mask."""
+        return Dense(self.precision * np.outer(units, units), self.field * units, self.constant)
+
     def tilted(self, tilt):
         """Add an external tilt exp(b w - a w^2 / 2) of each unit, given as (b, a)."""
         precision = self.precision + np.diag(tilt[1]) if tilt[1].any() else self.precision

@@ -1,5 +1,7 @@
 """Categories of columns, as the machines of binary, ordinal and categorical items learn them."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -76,6 +78,20 @@ def test_strings_in_alphabetical_order_warn():
         machine = ordinal(rows("low", "mid", "high"))
     assert len(caught) == 1
     assert machine.categories_[0].tolist() == ["high", "low", "mid"]
+
+
+@pytest.mark.parametrize("listed, silent", [
+    (["low", "mid", "high"], False), (None, False), ([3, 1, 2], True), (["10", "2", "1"], True),
+])  # fmt: skip
+def test_categories_without_an_order_are_sorted_as_numbers_or_warn(listed, silent):
+    values = ["low", "mid", "high"] if listed is None else listed
+    frame = pd.DataFrame(rows(*values)).astype(pd.CategoricalDtype(listed))
+    with nullcontext() if silent else pytest.warns(UserWarning, match="nothing says how"):
+        machine = ordinal(frame)
+    expected = sorted(values, key=float) if silent else listed or sorted(values)
+    assert [known.tolist() for known in machine.categories_] == [expected] * len(frame.columns)
+    ordered = pd.CategoricalDtype(values, ordered=True)
+    assert ordinal(frame.astype(ordered)).categories_[0].tolist() == values
 
 
 def test_missing_labels_are_the_same_in_all_forms():

@@ -49,6 +49,18 @@ def test_units_of_features_and_targets_do_not_matter():
     np.testing.assert_allclose(other.noise_variance_, 1e4 * plain.noise_variance_, rtol=1e-2)
 
 
+@pytest.mark.parametrize("estimator", [mf.SpikeSlabRegressor, mf.SpikeSlabClassifier])
+def test_units_without_an_intercept_are_root_mean_squares(estimator):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3)) + [1e5, 0, 2]
+    y = 3e-5 * X[:, 0] + X[:, 1] + rng.normal(size=60) / 10
+    y, scale = y if estimator is mf.SpikeSlabRegressor else y > 3, np.sqrt(np.square(X).mean(0))
+    fitted = estimator(fit_intercept=False).fit(X, y)
+    scaled = estimator(fit_intercept=False, standardize=False).fit(X / scale, y)
+    np.testing.assert_allclose(np.ravel(fitted.coef_) * scale, np.ravel(scaled.coef_), rtol=1e-6)
+    assert fitted.inclusion_probability_[1] > 0.99
+
+
 @pytest.mark.parametrize("shape", [(30, 5), (15, 80)])
 def test_predictive_deviation_is_that_of_ridge_for_certain_slabs(shape, fine):
     """With all coefficients in the slab the posterior is Gaussian, and known in closed form."""

@@ -175,10 +175,11 @@ def test_other_hidden_units_make_a_graph():
     for model in (
         mf.RBM(np.eye(6) / 2, visible, visible),
         mf.RBM(np.eye(2, 6), mf.Bernoulli(np.zeros(2)), visible),
+        mf.RBM(np.eye(2), mf.Binomial(np.zeros(2), 3), mf.Bernoulli(np.zeros(2))),
     ):
         found, exact = mf.belief_propagation(model), mf.exact(model)
         assert abs(found.log_partition - exact.log_partition) < 1e-2
-        with pytest.raises(ValueError, match="sum_hidden"):
+        with pytest.raises(ValueError, match=r"sum_hidden: .* Categorical visible .* got RBM"):
             mf.most_probable(model, sum_hidden=True)
 
 

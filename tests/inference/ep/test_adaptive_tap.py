@@ -91,6 +91,13 @@ def test_missing_moments_are_said_at_once():
     assert result.message == MESSAGES[DIVERGED] and result.n_iter == 0
     held = mf.adaptive_tap(strong, precision=np.outer([0, 30], np.ones(3)))
     assert held.converged.tolist() == [False, True] and held.n_iter[0] == 0
+    # Bounded units may have any couplings and any external precision.
+    for bounded in (mf.Bernoulli(np.zeros(3)), mf.TruncatedGaussian(np.zeros(3), -2.0, -1.0, 1.0)):
+        for layers in ((bounded, strong.hidden), (mf.Gaussian(np.zeros(3), 1.0), bounded)):
+            weights = np.full((3, len(layers[1].field)), 3.0)
+            tilt = tuple(np.full(len(unit.field), -9.0 * (unit is bounded)) for unit in layers)
+            result = mf.adaptive_tap(mf.RBM(weights, *layers), precision=tilt)
+            assert result.message != MESSAGES[DIVERGED]
 
 
 def test_rows_are_what_they_are_alone():
