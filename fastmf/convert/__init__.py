@@ -130,9 +130,10 @@ def _logarithms(factor, states):
         )
     for axis, variable in enumerate(variables):
         state_names = _state_names(factor, variable, values.shape[axis])
-        if sorted(map(repr, state_names)) != sorted(map(repr, states[variable])):
+        known = set(state_names)  # as for pgmpy, names are the same if they are equal
+        if known != set(states[variable]) or len(known) != values.shape[axis]:
             raise ValueError(
-                f"the states of {variable!r:.60} must be the same in all factors, got "
+                f"the states of {variable!r:.60} must differ, and be the same in all factors, got "
                 f"{state_names!r:.60} and {states[variable]!r:.60}."
             )
         values = values.take([state_names.index(name) for name in states[variable]], axis=axis)

@@ -18,7 +18,7 @@ from numbers import Integral
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf._common.rows import is_dask, present_rows, row_blocks
+from fastmf._common.rows import is_dask, is_sparse, present_rows, row_blocks
 from fastmf._outcomes import MESSAGES
 from fastmf.inference.fixed_point import FixedPoint
 from fastmf.inference.mean_field.tap import tap as solve_tap
@@ -146,17 +146,19 @@ def of_rows(X, function, n_columns, dtype=np.float64):
 
 
 def checked_dask(name, X, known_sizes=False):
-    """Return `X`; raise unless it is a Dask array with two axes and, if asked, known sizes."""
+    """Return `X` in dense blocks; raise unless it is a Dask array (with sizes, if asked)."""
     if not is_dask(X):
         remedy = ": take its to_dask_array(lengths=True)" * hasattr(X, "to_dask_array")
         raise TypeError(f"{name} must be a Dask array, got {type(X).__name__}{remedy}.")
-    if X.ndim != 2:
+    if X.ndim != 2 or 0 in X.shape:
         raise ValueError(f"{name} must have shape (n_rows, n_features), got {X.shape}.")
     if known_sizes and not all(size == size for sizes in X.chunks for size in sizes):
         raise ValueError(
             f"{name} must have chunks of known sizes, got shape {X.shape}: call its method "
             "compute_chunk_sizes, or of a Dask data frame to_dask_array(lengths=True)."
         )
+    if is_sparse(X._meta):
+        return X.map_blocks(lambda block: block.toarray(), meta=np.empty((0, 0), X.dtype))
     return X
 
 

@@ -174,6 +174,16 @@ def test_factors_that_would_overflow(packages):
     np.testing.assert_allclose(found.mean[1::2], expected.mean, atol=1e-12)
 
 
+def test_states_are_the_same_if_their_names_are_equal():
+    network = DiscreteMarkovNetwork([("a", "b")])
+    network.add_factors(
+        DiscreteFactor("a", [2], [1, 3], {"a": [0, 1]}),
+        DiscreteFactor("ab", [2, 2], [5, 1, 1, 2], {"a": [np.int64(1), 0.0], "b": [0, 1]}),
+    )
+    result = from_pgmpy(network)  # b: 3 (5, 1) + 1 (1, 2)
+    np.testing.assert_allclose(mf.exact(result.model).mean[2:], np.array([16, 5]) / 21)
+
+
 @pytest.mark.parametrize(
     ("factors", "message"),
     [
@@ -183,6 +193,7 @@ def test_factors_that_would_overflow(packages):
         ([DiscreteFactor("ab", [2, 2], np.zeros(4))], "one of them positive"),
         ([DiscreteFactor("a", [2], [1, 1]), DiscreteFactor("a", [3], [1, 1, 1])], "states of 'a'"),
         ([DiscreteFactor("a", [2], [1, 0]), DiscreteFactor("a", [2], [0, 1])], "no state of"),
+        ([DiscreteFactor("a", [2], [1, 2], {"a": [0, False]})], "states of 'a' must differ"),
     ],
 )
 def test_networks_that_are_refused(factors, message):

@@ -2,6 +2,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
+from sklearn.base import clone
 
 import fastmf as mf
 
@@ -99,6 +101,17 @@ def test_features_of_blocks(chunks):
     np.testing.assert_array_equal(some.compute(), machine.transform(X[60:180]))
 
 
+@pytest.mark.parametrize("gradient", ["cd", "exact"])
+def test_blocks_of_sparse_rows_are_rows(gradient):
+    X, rbm = binary(), mf.GeneralizedRBM(5, **OPTIONS | {"gradient": gradient})
+    dense = da.from_array(X, chunks=(100, 12))
+    machines = [clone(rbm).fit(rows) for rows in (dense, dense.map_blocks(csr_array))]
+    np.testing.assert_array_equal(*(machine.model_.weights for machine in machines))
+    for function in (mf.distributed.score_samples, mf.distributed.transform):
+        of_blocks = [function(machines[0], x) for x in (dense, dense.map_blocks(csr_array))]
+        np.testing.assert_array_equal(*of_blocks)
+
+
 @pytest.mark.parametrize("options, says", [
     ({"early_stopping": True}, "early_stopping is not possible"),
     ({"callbacks": [mf.evaluation.Checkpoint("run.npz")]}, "checkpoints are not offered"),
@@ -122,8 +135,9 @@ def test_rows_that_are_not_possible():
     frame = SimpleNamespace(to_delayed=list, to_dask_array=list)
     with pytest.raises(TypeError, match=r"take its to_dask_array\(lengths=True\)"):
         mf.GeneralizedRBM(5).fit(frame)
-    with pytest.raises(ValueError, match="shape"):
-        mf.distributed.fit(mf.GeneralizedRBM(5), lazy[:, 0])
+    for wrong in (lazy[:, 0], lazy[:0], lazy[:, :0]):
+        with pytest.raises(ValueError, match="shape"):
+            mf.distributed.fit(mf.GeneralizedRBM(5), wrong)
 
 
 def test_chunks_of_unknown_sizes_are_refused():

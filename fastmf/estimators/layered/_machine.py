@@ -62,8 +62,10 @@ from fastmf.priors._values import checked_values, data_fields, states
 
 def noise_tilt(Y, noise_variance):
     """Return the field and precision of observations with Gaussian noise; 0 where y is missing."""
+    limit = float(np.finfo(Y.dtype).max) ** 0.5  # beyond it there is no noise, or no observation
     variance = positive("noise_variance", noise_variance)
-    field, precision = Y / Y.dtype.type(variance), np.full_like(Y, 1 / variance)
+    variance = Y.dtype.type(min(max(variance, 1 / limit), limit))
+    field, precision = Y / variance, np.full_like(Y, 1 / variance)
     field[np.isnan(Y)] = precision[np.isnan(Y)] = 0
     return field, precision
 

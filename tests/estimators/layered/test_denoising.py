@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+import fastmf as mf
 from fastmf.estimators.layered._machine import denoising_starts, flip_field, noise_tilt
 from fastmf.priors import Bernoulli, Ising
 
@@ -38,6 +39,17 @@ def test_the_field_of_a_binary_channel_is_its_log_likelihood_ratio(kind, p):
     bounded = min(max(p, least), 1 - least)
     ratio = np.log((1 - bounded) / bounded)
     np.testing.assert_allclose(field * (high - low), [[-ratio, ratio]], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("noise", [1e-300, 1e-40, 1e40, 1e300])
+def test_extreme_noise_is_none_or_hides_all(dtype, noise):
+    X = np.random.default_rng(0).normal(size=(50, 3)).astype(dtype)
+    machine = mf.GeneralizedRBM(2, visible="gaussian", n_epochs=2, random_state=0).fit(X)
+    result = machine.denoise(X, noise_variance=noise)
+    expected = X if noise < 1 else np.broadcast_to(mf.exact(machine.model_).mean[0], X.shape)
+    assert result.dtype == dtype
+    np.testing.assert_allclose(result, expected, atol=1e-6 if noise < 1 else 0.01)
 
 
 def test_the_tilt_of_gaussian_noise_is_its_log_likelihood():
