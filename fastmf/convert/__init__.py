@@ -130,8 +130,8 @@ def _logarithms(factor, states):
         )
     for axis, variable in enumerate(variables):
         state_names = _state_names(factor, variable, values.shape[axis])
-        known = set(state_names)  # as for pgmpy, names are the same if they are equal
-        if known != set(states[variable]) or len(known) != values.shape[axis]:
+        names = set(state_names)  # as for pgmpy, names are the same if they are equal
+        if names != set(states[variable]) or len(names) != values.shape[axis]:
             raise ValueError(
                 f"the states of {variable!r:.60} must differ, and be the same in all factors, got "
                 f"{state_names!r:.60} and {states[variable]!r:.60}."

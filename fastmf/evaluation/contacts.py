@@ -7,6 +7,7 @@ from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.linear.product import new_work
 from fastmf.kernels.sampling.effective_couplings import effective_couplings as fill
 from fastmf.learning.pseudo_likelihood.potts.couplings import average_product_corrected, norms
+from fastmf.learning.training.trainer import resampled_rows
 from fastmf.models import RBM
 from fastmf.models._checks import visible_rows
 from fastmf.models._gauge import in_gauge
@@ -180,7 +181,7 @@ def effective_couplings(model, X, *, n_background=50, sample_weight=None, n_thre
     n_background : int, default 50
         Number of rows of `X` that are drawn as background.
     sample_weight : array of shape (n_rows,), optional
-        Rows are drawn with probabilities proportional to these weights.
+        Rows are drawn, repeatedly if need be, in proportion to these weights.
     n_threads : int, optional
     rng : numpy.random.Generator or int, default 0
 
@@ -215,10 +216,10 @@ def effective_couplings(model, X, *, n_background=50, sample_weight=None, n_thre
     visible, rng = model.visible, generator(rng, optional=True)
     n_threads = count("n_threads", n_threads, optional=True)
     flat = visible_rows("X", model, X, support=False)
-    weights = row_weights(1.0 if sample_weight is None else sample_weight, len(flat))
-    n = min(count("n_background", n_background), np.count_nonzero(weights))
-    probabilities = None if sample_weight is None else weights / weights.sum()
-    chosen = rng.choice(len(flat), n, replace=False, p=probabilities)
+    chosen = rng.permutation(len(flat))[: count("n_background", n_background)]
+    if sample_weight is not None:
+        chosen = resampled_rows(row_weights(sample_weight, len(flat)), n_background, rng.random())
+    n = len(chosen)
     starts = np.append(visible.starts, model.n_visible).astype(np.int64)
     states = starts[:-1] + as_labels(visible, flat[chosen])
     out, weights = np.zeros((model.n_visible, model.n_visible)), model.weights

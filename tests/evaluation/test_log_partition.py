@@ -166,6 +166,8 @@ def test_weights_choose_the_background_and_bad_input_is_named():
     only_first = effective_couplings(model, X, n_background=1, sample_weight=np.arange(30) == 0)
     np.testing.assert_allclose(only_first, effective_couplings(model, X[:1]), atol=1e-13)
     assert abs(only_first - effective_couplings(model, X)).max() > 1e-3
+    weighted = effective_couplings(model, X[:2], sample_weight=[3, 1], n_background=4)
+    np.testing.assert_allclose(weighted, effective_couplings(model, X[[0, 0, 0, 1]]), atol=1e-13)
     single = mf.RBM(model.weights.astype(np.float32), UNITS, mf.Bernoulli(np.ones(4)))
     np.testing.assert_allclose(
         effective_couplings(single, X), effective_couplings(model, X), atol=1e-4

@@ -45,8 +45,6 @@ from fastmf.priors._queries import field_is_tilt, perturbed, two_values, unbound
 from fastmf.priors._scaling import by_log_precision, is_real
 from fastmf.priors._values import sparse_or_states, states
 
-# Options of the mean-field solutions given data for the log-likelihood after each epoch.
-MONITOR = {"tol": 1e-4, "max_iter": 200, "max_work": 4 * MAX_SUMMED_STATES}
 # Steps of annealing for the log-partition after each epoch.
 MONITOR_STEPS = 50
 
@@ -110,7 +108,7 @@ class LayeredSteps(trainer.Steps):
         """Compute log-likelihoods per unit of the data before scaling."""
         model, order = state.model, gradients.ORDER_OF_GRADIENT.get(self.settings.gradient, 2)
         order = order if can_follow(model) else 1  # naive mean field has moments for any machine
-        options = MONITOR | {"order": order, "n_threads": self.n_threads}
+        options = {"order": order, "n_threads": self.n_threads, "max_work": 4 * MAX_SUMMED_STATES}
         log_partition = self._log_partition(model, monitored, order)
 
         def per_unit(X, weights=None):

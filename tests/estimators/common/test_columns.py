@@ -89,7 +89,7 @@ def test_categories_without_an_order_are_sorted_as_numbers_or_warn(listed, silen
     with nullcontext() if silent else pytest.warns(UserWarning, match="nothing says how"):
         machine = ordinal(frame)
     expected = sorted(values, key=float) if silent else listed or sorted(values)
-    assert [known.tolist() for known in machine.categories_] == [expected] * len(frame.columns)
+    assert [values.tolist() for values in machine.categories_] == [expected] * len(frame.columns)
     ordered = pd.CategoricalDtype(values, ordered=True)
     assert ordinal(frame.astype(ordered)).categories_[0].tolist() == values
 
