@@ -48,9 +48,8 @@ from fastmf.priors._values import sparse_or_states, states
 # Steps of annealing for the log-partition after each epoch.
 MONITOR_STEPS = 50
 
-# Number of rows between updates of the preconditioners, and weight of the new estimate in the
-# running mean.
-ROWS_BETWEEN_UPDATES, UPDATE_WEIGHT = 5000, 0.5
+# Number of rows between updates of the preconditioners.
+ROWS_BETWEEN_UPDATES = 5000
 
 
 def copy_of_model(model):
@@ -205,11 +204,7 @@ class Plan(LayeredSteps):
         else:
             hidden = [moments_given(model, X, self.order, self.n_threads)[1:]]
         matrices = list(state.preconditioners[:1]) or [gradients.preconditioner(X, 0, scale)]
-        for k, moments in enumerate(hidden, start=1):
-            new = gradients.preconditioner(*moments, scale)
-            if state.preconditioners:
-                new = (1 - UPDATE_WEIGHT) * state.preconditioners[k] + UPDATE_WEIGHT * new
-            matrices.append(new)
+        matrices += [gradients.preconditioner(*moments, scale) for moments in hidden]
         state.preconditioners = tuple(matrix.astype(model.dtype) for matrix in matrices)
 
     def draw(self, model, X, missing, n_sweeps, rng):
