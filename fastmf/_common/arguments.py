@@ -163,9 +163,9 @@ def unmasked(name, array, *, missing=False):
             f"{name} must have no masked entries here, got {np.count_nonzero(mask)}, the first at "
             f"[{place}]: fill them or leave them out."
         )
-    if array.dtype.kind in "iub":
-        array = array.astype(np.float64)
-    return array.filled(None if array.dtype.kind in "OSU" else np.nan)
+    kind = array.dtype.kind
+    dtype = float if kind in "biu" else object if kind in "SU" else array.dtype
+    return np.where(mask, np.nan, array.data.astype(dtype))
 
 
 def row_weights(value, n_rows, name="sample_weight"):

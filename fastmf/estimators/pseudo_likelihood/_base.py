@@ -12,7 +12,7 @@ from fastmf.estimators.common.categories import (
     declared_categories,
     decoded,
 )
-from fastmf.estimators.common.data import column_name, dense_frame, missing_entries
+from fastmf.estimators.common.data import column_name, dense_frame, missing_entries, with_nan
 from fastmf.estimators.common.files import Saved
 from fastmf.estimators.common.reports import feature_names, like_frame
 from fastmf.estimators.common.runs import drawn_seed, generator_of, warn_of_convergence
@@ -405,7 +405,7 @@ def _check_clusters(clusters, n_rows):
             f"clusters must have one label for each of {n_rows} rows, got shape "
             f"{np.shape(clusters)}."
         )
-    clusters = np.asarray(clusters)
+    clusters = np.asarray(with_nan(clusters))
     absent = missing_entries(clusters[:, None])[:, 0]
     if absent.any():
         raise ValueError(

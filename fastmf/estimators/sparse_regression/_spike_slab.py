@@ -21,7 +21,7 @@ from fastmf._common.names import check_order
 from fastmf._common.progress import reported
 from fastmf._common.stored_columns import StoredColumns
 from fastmf._common.warning import warn_user
-from fastmf.estimators.common.data import checked_data, mean_and_deviation
+from fastmf.estimators.common.data import checked_data, mean_and_deviation, with_nan
 from fastmf.estimators.common.files import Saved
 from fastmf.estimators.common.reports import feature_names, pandas, slab_interval, slab_moments
 from fastmf.estimators.common.runs import warn_of_convergence
@@ -452,7 +452,7 @@ class SpikeSlabEstimator(Saved):
         if self.groups is None:
             return np.zeros(n_features, np.int64)
         try:
-            labels, groups = np.unique(np.asarray(self.groups), return_inverse=True)
+            labels, groups = np.unique(np.asarray(with_nan(self.groups)), return_inverse=True)
         except TypeError as error:
             raise TypeError(f"groups must be labels of one kind: {error}.") from error
         if (labels != labels).any():

@@ -20,6 +20,7 @@ from fastmf.estimators.common.data import (
     mean_and_deviation,
     missing_entries,
     warn_of_missing_codes,
+    with_nan,
 )
 from fastmf.estimators.sparse_regression import _rows
 from fastmf.estimators.sparse_regression._spike_slab import FittedPart, SpikeSlabEstimator
@@ -147,14 +148,14 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         ----------
         X : array of shape (n_samples, n_features)
         y : array of shape (n_samples,)
-            Rows with missing targets (NaN or None) are omitted. For several targets fit a model for
-            each, for example by `sklearn.multioutput.MultiOutputRegressor`.
+            Rows with missing targets (NaN, None or masked) are omitted. For several targets fit a
+            model for each, for example by `sklearn.multioutput.MultiOutputRegressor`.
         sample_weight : array of shape (n_samples,), optional
             Frequency weights: the noise variance of a row is divided by its weight, and the
             evidence is the one of repeated rows. Rows of weight 0 are omitted.
         """
         stored = _rows.is_stored(X)  # checks turn files into arrays
-        values = np.asarray(y)
+        values = np.asarray(with_nan(y))
         missing = missing_entries(values) if values.ndim == 1 else np.zeros(1, bool)
         if missing.any() and not missing.all():
             y = np.where(missing, 0, values)

@@ -132,6 +132,20 @@ def test_labels_in_half_and_extended_precision(dtype):
     np.testing.assert_array_equal(machine.impute(labels), expected.impute(labels.astype(float)))
 
 
+@pytest.mark.parametrize("kind", ["U", "O"])
+def test_masked_words_are_missing(kind):
+    mask = np.arange(CHAIN.size).reshape(CHAIN.shape) % 97 == 5
+    masked = np.ma.masked_array(WORDS.astype(kind), mask)
+    for machine in (
+        mf.FullyVisibleBoltzmannMachine(missing="em"),
+        mf.OrdinalMachine(missing="em"),
+        mf.PottsMachine(l2=0.1),
+    ):
+        expected = machine.fit(np.where(mask, None, WORDS)).couplings_
+        np.testing.assert_array_equal(machine.fit(masked).couplings_, expected)
+        assert machine.n_missing_ == mask.sum()
+
+
 def test_enums_of_polars_declare_their_order():
     polars = pytest.importorskip("polars")
     levels = ["low", "medium", "high"]

@@ -22,6 +22,7 @@ MISSING = {
     "list": NONE.tolist(),
     "NA": FRAME,
     "masked": np.ma.masked_array(X.astype(int), np.isnan(HOLES)),
+    "masked objects": np.ma.masked_array(X.astype(object), np.isnan(HOLES)),
 }
 LAYERED = {
     "GeneralizedRBM": mf.GeneralizedRBM(2, **SMALL),

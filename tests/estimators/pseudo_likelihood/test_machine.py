@@ -88,13 +88,14 @@ def test_iterations_that_run_out_are_told(kind):
     [
         (range(3), "one label for each of 60 rows"),
         (["a", None] + 58 * ["b"], "no missing labels, got one in row 1"),
+        (np.ma.masked_array(np.arange(60), np.arange(60) == 2), "labels, got one in row 2"),
         ([1.0, 2.0, np.nan] + 57 * [1.0], "no missing labels, got one in row 2"),
         (60 * ["a"], "at least two"),
     ],
 )
 def test_labels_of_clusters_are_checked(kind, labels, message):
     with pytest.raises(ValueError, match=message):
-        kind().fit(X, clusters=np.array(labels))
+        kind().fit(X, clusters=np.asanyarray(labels))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -408,12 +408,16 @@ def test_progress_of_the_search_is_shown_if_asked_for(average, monkeypatch, caps
         model.set_params(verbose="yes").fit(X, y)
 
 
-@pytest.mark.parametrize("missing", [np.nan, None])
+@pytest.mark.parametrize("missing", [np.nan, None, np.ma.masked])
 def test_rows_with_a_missing_target_are_left_out(missing):
     rng = np.random.default_rng(0)
     X, present = rng.normal(size=(60, 20)), rng.random(60) < 0.8
     y, weights = X[:, 3] + 0.2 * rng.normal(size=60), rng.integers(1, 3, 60)
-    model = mf.SpikeSlabRegressor().fit(X, np.where(present, y, missing), weights)
+    incomplete = np.ma.masked_array(np.where(present, y, 9.0), ~present)
+    incomplete[~present & (y > 0)] = np.nan  # masked or not
+    if missing is not np.ma.masked:
+        incomplete = np.where(present, y, missing)
+    model = mf.SpikeSlabRegressor().fit(X, incomplete, weights)
     expected = mf.SpikeSlabRegressor().fit(X[present], y[present], weights[present])
     np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-10, atol=1e-14)
     with pytest.raises(ValueError, match="missing values"):
