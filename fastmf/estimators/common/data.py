@@ -165,12 +165,10 @@ def column_name(estimator, column):
 
 def complete_target(y, numeric=False):
     """Return targets unchanged; raise if any is missing, masked, or no number if `numeric`."""
-    refuse_lazy(y)
     check_types("y", y, "mMc" if numeric else "c")
     if is_sparse(y) or y is None:
         return y
-    if np.ma.isMaskedArray(y):
-        y = unmasked("y", y)
+    y = with_nan(y)
     try:
         values = y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
         values = values.reshape(1) if values.ndim == 0 else values
@@ -180,7 +178,7 @@ def complete_target(y, numeric=False):
     if absent.any():
         row = int(np.argwhere(absent)[0][0])
         raise ValueError(
-            f"y contains missing values (NaN or None), the first in row {row}: leave such "
+            f"y contains missing values (NaN, None or masked), the first in row {row}: leave such "
             "rows out, or give them labels."
         )
     if values.dtype.kind in "OSU":
