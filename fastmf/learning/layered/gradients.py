@@ -383,12 +383,8 @@ class Gradients:
         if isinstance(of_model, ExactAverages):
             model_rows = GradientRows([], [], dict(enumerate(of_model.layers)), [of_model.pairwise])
         elif isinstance(of_model, np.ndarray):
-            n, rows, together = len(of_model), of_model, not (model.deep or is_sparse(X))
-            if together:  # one call of the kernel
-                rows = np.concatenate([of_model, X])
-            odd = moments_given(model.bipartite(), rows, self.order, self.n_threads)
-            model_rows = self._of_states(model, of_model, odd[:, :n])
-            given = odd[:, n:] if together else None
+            odd = moments_given(model.bipartite(), of_model, self.order, self.n_threads)
+            model_rows = self._of_states(model, of_model, odd)
         else:
             model_rows = self._of_solutions(model, of_model, 1 if adaptive else self.order)
             if adaptive:
