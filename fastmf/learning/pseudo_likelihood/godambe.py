@@ -219,8 +219,7 @@ class Godambe:
 
     def standard_errors(self, pairs=None):
         """Compute standard errors of all parameters, or of the parameters of `pairs`."""
-        indices = slice(None) if pairs is None else self.indices(pairs)
-        n = len(self.parameters)
+        n, indices = len(self.parameters), slice(None) if pairs is None else self.indices(pairs)
         if pairs is None or n <= MAX_HESSIAN_PARAMETERS:
             _check_memory(n)
             with few_blas_threads(n):

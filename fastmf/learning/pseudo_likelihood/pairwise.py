@@ -345,7 +345,8 @@ class PairwiseLikelihood:
         n, mean = self.n_parameters, self.mean_score(parameters)
         total, cross, square = np.zeros((n, n), order="F"), np.zeros(n), 0.0
         for sums, factors in self._sums(partial(self.scores, parameters), sampling, n):
-            total = blas.dsyrk(1.0, sums, 1.0, total, trans=1, lower=1, overwrite_c=1)
+            matrix, trans = (sums, 1) if sums.flags.f_contiguous else (sums.T, 0)
+            total = blas.dsyrk(1.0, matrix, 1.0, total, trans=trans, lower=1, overwrite_c=1)
             cross += factors @ sums
             square += factors @ factors
         total -= np.outer(cross, mean)
@@ -363,9 +364,9 @@ class PairwiseLikelihood:
 
     def _sums(self, function, sampling, width):
         """Yield weighted sums of a function of rows, and of ones, for blocks of sampling units."""
-        size = max(256, BLOCK_NUMBERS // width)
+        size = max(256, BLOCK_NUMBERS // (2 * width))
         if sparse.issparse(sampling):
-            sampling = sampling.tocsr()
+            sampling, size = sampling.tocsr(), 4 * size
             for start in range(0, sampling.shape[0], size):
                 block = sampling[start : start + size].tocsc()
                 rows = np.flatnonzero(np.diff(block.indptr))
