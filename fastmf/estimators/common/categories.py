@@ -108,16 +108,14 @@ def codes(estimator, X, categories):
     """Return the category index of each entry, int64; -1 for missing entries."""
     out, absent = np.empty(X.shape, np.int64, order="F"), missing_entries(X)
     for j, values in enumerate(categories):
-        column, name = np.ascontiguousarray(X[:, j]), column_name(estimator, j)
-        numbers = np.zeros(len(X), np.uint8)
+        column, numbers = np.ascontiguousarray(X[:, j]), np.zeros(len(X), np.uint8)
         for k, value in enumerate(values, 1):
             numbers += (column == value) * np.uint8(k)
-        wrong = (numbers == 0) & ~absent[:, j]
-        if wrong.any():
+        if not numbers.all() and (wrong := (numbers == 0) & ~absent[:, j]).any():
             row = int(np.argmax(wrong))
             raise ValueError(
-                f"X must hold the values of fit, in column {name} one of {_listed(values)}: got "
-                f"{_shown(column[row : row + 1].tolist()[0])} in row {row}."
+                f"X must hold the values of fit, in column {column_name(estimator, j)} one of "
+                f"{_listed(values)}: got {_shown(column[row : row + 1].tolist()[0])} in row {row}."
             )
         out[:, j] = numbers
     out -= 1

@@ -94,8 +94,7 @@ def without_penalty(godambe, scale):
         point = newton(objective.with_ridge(ridge), godambe.parameters).parameters
         free = objective.with_ridge(np.sqrt(MIN_EIGENVALUE) * ridge)
         information = Godambe(free, point, godambe.sampling, MIN_SANDWICH_RATIO)
-        step = information.naive_covariance() @ objective.mean_score(point) * objective.total
-    return point + step, information
+        return point + information.inverse @ objective.mean_score(point), information
 
 
 def contrast_covariance(godambe, contrasts, sets, errors, min_ratio):

@@ -95,10 +95,13 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
     def _solved(self, solver, max_iter):
         """Maximise the objective by a solver; return the `Fit`."""
         objective, solve = self._objective, partial(newton, tol=self._tol, max_iter=max_iter)
-        if solver == "lbfgs":
-            solve = partial(lbfgs, l1=self._penalty_l1, tol=self._tol, max_iter=max_iter)
         # Penalised couplings are sparse.
         start = objective.independent() if self._penalty_l1 else objective.correlated()
+        if solver == "lbfgs":
+            solve = partial(lbfgs, l1=self._penalty_l1, tol=self._tol, max_iter=max_iter)
+        elif self._completions is None:
+            # Near the maximum, a Hessian, for the time of n_units / 4 gradients, serves more steps.
+            start = lbfgs(objective, start, tol=1e3, max_iter=objective.n_units // 4).parameters
         return self._maximised(solve, start)
 
     def _check_options(self):

@@ -23,7 +23,6 @@ H^-1 z / n.
 """
 
 import numpy as np
-from scipy import linalg
 from scipy.linalg import solve_triangular
 
 from fastmf._common.linalg import LinAlgError, scaled_cholesky
@@ -87,7 +86,7 @@ class PseudoLikelihood(PairwiseLikelihood):
         """Return the artanh of partial correlations, exact for two units without fields."""
         covariance = self.second - np.outer(self.mean, self.mean)
         covariance[np.diag_indices(self.n_units)] += MIN_SPIN_VARIANCE
-        precision = linalg.inv(covariance)
+        precision = np.linalg.inv(covariance)
         scale = np.sqrt(precision.diagonal())
         couplings = np.arctanh(np.tril(-precision / np.outer(scale, scale), -1))
         couplings += couplings.T

@@ -89,15 +89,18 @@ def decided(objective, point=None, l1=0.0, refine=None):
         if separates:
             return False
         gradient = objective.value_and_gradient(parameters)[1]
-        free = np.broadcast_to(np.equal(objective.ridge, 0), gradient.shape)
-        norm = np.linalg.norm(gradient[free]) + gradient_rounding() * np.sqrt(len(gradient))
-        return True if residual > 0 and features.margins_exceed(norm / residual) else None
+        norm = np.linalg.norm(gradient * np.equal(objective.ridge, 0))
+        norm += gradient_rounding() * np.sqrt(len(gradient))
+        decisive = residual > gradient_rounding() * norm
+        return True if decisive and features.margins_exceed(norm / residual) else None
 
+    exists = None if point is None else decide_at(point)
+    if exists:
+        return Existence(True)
     unseen, never, dependent = _unbounded(items), _never_meeting(items), features.dependent()
     for units, reason in ((unseen, "never seen"), (never, "never meet"), (dependent, "dependent")):
         if len(units):
             return _separated(items, np.unique(np.concatenate([unseen, never, dependent])), reason)
-    exists = None if point is None else decide_at(point)
     if exists is None and point is not None:
         parameters = maximum(objective, point, 1e-7).parameters if refine is None else refine(point)
         exists = decide_at(parameters)

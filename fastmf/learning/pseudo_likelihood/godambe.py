@@ -26,6 +26,7 @@ from scipy.special import ndtr
 
 from fastmf._common.linalg import MIN_EIGENVALUE, cholesky
 from fastmf._common.memory import check_available
+from fastmf._threads.workers import computed_once
 from fastmf.learning.pseudo_likelihood.fit import (
     BLOCK_NUMBERS,
     MAX_HESSIAN_PARAMETERS,
@@ -170,7 +171,7 @@ class Godambe:
                 "`standard_errors` of all parameters or of some `pairs`."
             )
         with few_blas_threads(n):
-            inverse, scores = self._inverse_and_scores(self.parameters)
+            inverse, scores = self.inverse, self._scores()
             covariance = inverse @ scores @ inverse.T
             np.fill_diagonal(covariance, self._raised(covariance.diagonal(), inverse))
             return covariance
@@ -178,14 +179,14 @@ class Godambe:
     def naive_covariance(self):
         """Compute the covariance that would be valid for a likelihood, H^-1 / n."""
         with few_blas_threads(len(self.parameters)):
-            return self._inverse_hessian(self.parameters) / self.objective.total
+            return self.inverse / self.objective.total
 
     def covariances_along(self, directions):
         """Compute sandwich and naive covariances of linear functions, given by sparse matrices."""
         n = len(self.parameters)
         _check_memory(n)
         with few_blas_threads(n):
-            inverse, scores = self._inverse_and_scores(self.parameters)
+            inverse, scores = self.inverse, self._scores()
             product, sandwich, naive = inverse @ scores, [], []
             for rows in directions:
                 products = rows @ inverse
@@ -205,7 +206,7 @@ class Godambe:
     def variances_of(self, gradients, direct):
         """Compute variances of functions of the estimate and of the distribution of the rows."""
         weights = self.objective.weights
-        products = gradients @ self._inverse_hessian(self.parameters)
+        products = gradients @ self.inverse
         rows, ones = slice(len(weights)), np.ones(len(weights))
         influences = direct - weights @ direct
         influences += self.objective.score_products(self.parameters, products, rows, ones)
@@ -218,12 +219,11 @@ class Godambe:
 
     def standard_errors(self, pairs=None):
         """Compute standard errors of all parameters, or of the parameters of `pairs`."""
-        indices = slice(None) if pairs is None else self.indices(pairs)
-        n = len(self.parameters)
+        n, indices = len(self.parameters), slice(None) if pairs is None else self.indices(pairs)
         if pairs is None or n <= MAX_HESSIAN_PARAMETERS:
             _check_memory(n)
             with few_blas_threads(n):
-                inverse, scores = self._inverse_and_scores(self.parameters)
+                inverse, scores = self.inverse, self._scores()
                 variances = np.einsum("jk,jk->j", inverse @ scores, inverse)
                 return np.sqrt(self._raised(variances, inverse))[indices]
         with few_blas_threads():
@@ -233,16 +233,16 @@ class Godambe:
         """Raise variances of parameters to multiples of the naive ones."""
         return np.maximum(variances, self.min_ratio * inverse.diagonal() / self.objective.total)
 
-    def _inverse_and_scores(self, parameters):
-        """Return H^-1, and the covariance of the mean score."""
-        inverse = self._inverse_hessian(parameters)
-        scores = self.objective.score_covariance(parameters, self.sampling)
-        if self.sampling is None:
-            scores /= self.objective.total
-        return inverse, scores
+    def _scores(self):
+        """Return the covariance of the mean score."""
+        scores = self.objective.score_covariance(self.parameters, self.sampling)
+        scores /= self.objective.total if self.sampling is None else 1.0
+        return scores
 
-    def _inverse_hessian(self, parameters):
-        hessian = self.objective.hessian(parameters)
+    @computed_once
+    def inverse(self):
+        """The inverse H^-1 of the negative Hessian."""
+        hessian = self.objective.hessian(self.parameters)
         if self.objective.singular:
             return _pseudo_inverse(hessian)[0]
         # Smaller pivots are rounding errors.
@@ -316,24 +316,24 @@ class Godambe:
             )
         with few_blas_threads(objective.n_parameters):
             parameters = newton(objective, self.parameters).parameters
-            free = np.ones(len(parameters), bool)
-            free[indices] = False
+            godambe = Godambe(objective, parameters, self.sampling)
+            free = ~np.isin(np.arange(len(parameters)), indices)
             restricted = _Restricted(objective, free)
             point = newton(restricted, objective.independent()[free]).parameters
             value = objective.value_and_gradient(parameters)[0]
             fall = value - restricted.value_and_gradient(point)[0]
             statistic = float(2 * objective.total * max(fall, 0))
-            return self.ratio_test(statistic, indices, parameters, restricted.padded(point))
+            return godambe.ratio_test(statistic, indices, restricted.padded(point))
 
-    def ratio_test(self, statistic, indices, parameters, restricted):
+    def ratio_test(self, statistic, indices, restricted):
         """Test a likelihood ratio by the weights of its chi-squared variables."""
-        inverse, scores = self._inverse_and_scores(parameters)
+        inverse, scores = self.inverse, self._scores()
         scores *= self.objective.total
         block = inverse[np.ix_(indices, indices)]
         sandwich = inverse[indices] @ scores @ inverse[:, indices]
         if self.objective.singular:
             # Basis of the gauge-invariant directions of these parameters.
-            gauge = _pseudo_inverse(self.objective.hessian(parameters))[1]
+            gauge = _pseudo_inverse(self.objective.hessian(self.parameters))[1]
             basis = linalg.null_space(gauge[indices].T, rcond=MIN_EIGENVALUE)
             block, sandwich = basis.T @ block @ basis, basis.T @ sandwich @ basis
         weights = np.maximum(linalg.eigh(sandwich, block, eigvals_only=True)[::-1], 0)
@@ -355,10 +355,11 @@ class IncompleteGodambe(Godambe):
         super().__init__(objective, parameters, sparse.csr_array(sampling @ completions.share))
         self.completions = completions
 
-    def _inverse_hessian(self, parameters):
-        """Return the inverse of the derivative of the expected score, which is not symmetric."""
-        derivative = np.array(self.objective.hessian(parameters))
-        derivative -= self.missing_information(parameters)
+    @computed_once
+    def inverse(self):
+        """The inverse of the derivative of the expected score, which is not symmetric."""
+        derivative = self.objective.hessian(self.parameters)
+        derivative -= self.missing_information(self.parameters)
         if self.objective.singular:
             return np.linalg.pinv(derivative, rcond=MIN_EIGENVALUE)
         return np.linalg.inv(derivative)

@@ -5,11 +5,10 @@ import math
 from functools import partial
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import sparse
 from scipy.linalg import blas
 
-from fastmf._common.linalg import symmetrize
-from fastmf._common.rows import BLOCK_ENTRIES
+from fastmf._common.linalg import inverse_factor, symmetrize
 from fastmf._threads.workers import for_each, workers_for
 from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS
 
@@ -36,16 +35,10 @@ class SeparateCoordinates:
         """Set the means, the Hessian and slopes of fields, and the scale of couplings."""
         self._n, self._objective, self._mean = objective.n_fields, objective, mean
         ridge = np.broadcast_to(objective.ridge, objective.n_parameters)
-        self._factor = linalg.cholesky(hessian + np.diag(ridge[: self._n]), lower=True)
+        self._whitening = inverse_factor(hessian + np.diag(ridge[: self._n]))[0]
         # Changes of fields per unit of the sum over neighbours.
-        self._slope = linalg.cho_solve((self._factor, True), hessian @ slope)
-        # Scale of couplings; fields are whitened by the factor.
+        self._slope = self._whitening.T @ (self._whitening @ (hessian @ slope))
         self.scale = np.append(np.ones(self._n), scale)
-
-    def _whitened(self, vector, trans):
-        return linalg.solve_triangular(
-            self._factor, vector, lower=True, trans=trans, check_finite=False
-        )
 
     def _shift(self, couplings):
         """Return the changes of fields by all other units at their means."""
@@ -57,7 +50,7 @@ class SeparateCoordinates:
     def to_parameters(self, coordinates):
         """Return the parameters at some coordinates."""
         parameters = coordinates / self.scale
-        fields = self._whitened(parameters[: self._n], "T")
+        fields = self._whitening.T @ parameters[: self._n]
         parameters[: self._n] = fields - self._shift(parameters[self._n :])
         return parameters
 
@@ -65,14 +58,14 @@ class SeparateCoordinates:
         """Return the coordinates of some parameters."""
         coordinates = parameters * self.scale
         fields = parameters[: self._n] + self._shift(parameters[self._n :])
-        coordinates[: self._n] = self._factor.T @ fields
+        coordinates[: self._n] = np.linalg.solve(self._whitening.T, fields)
         return coordinates
 
     def gradient(self, by_parameters):
         """Convert a gradient by parameters to a gradient by coordinates."""
         objective, (first, second) = self._objective, self._objective.pairs
         out, by_units = by_parameters / self.scale, by_parameters[: self._n] * self._slope
-        out[: self._n] = self._whitened(by_parameters[: self._n], "N")
+        out[: self._n] = self._whitening @ by_parameters[: self._n]
         by_units = np.bincount(objective.item_of_field, by_units, objective.n_units)
         change = self._mean[second] * by_units[first] + self._mean[first] * by_units[second]
         out[self._n :] -= change / self.scale[self._n :]
@@ -96,12 +89,12 @@ class Coordinates(SeparateCoordinates):
         diagonal = np.diag_indices(d)
         covariance[diagonal] += MIN_SPIN_VARIANCE
         # Residual variance of each unit in its linear regression on all other units.
-        sech2 = 1 / linalg.inv(covariance).diagonal()
+        sech2 = 1 / np.linalg.inv(covariance).diagonal()
         covariance[diagonal] += l2 / (2 * sech2)
         scale = np.sqrt(sech2[first] * sech2[second])
         self._set(objective, objective.mean, np.diag(sech2), np.ones(d), scale)
         scaled = covariance / np.sqrt(np.outer(sech2, sech2))
-        values, self._vectors = linalg.eigh(scaled, overwrite_a=True)
+        values, self._vectors = np.linalg.eigh(scaled)
         self._triangle = first, second = np.triu_indices(d)
         self._multiplicity = 1.0 + (first == second)
         self._curvature = np.sqrt((values[first] + values[second]) / self._multiplicity)
@@ -247,21 +240,24 @@ class PairwiseLikelihood:
 
         def multiply(start):
             j, k, total = first[start : start + size], second[start : start + size], 0.0
-            for i in range(0, len(variances), size):
-                x = columns[:, i : i + size]
-                total = total + (x[j] * x[k]) @ variances[i : i + size]
+            for i in range(0, len(variances), size // 2):
+                products = columns[j, i : i + size // 2]
+                products *= columns[k, i : i + size // 2]
+                total = total + products @ variances[i : i + size // 2]
             squares[j, k] = squares[k, j] = total
 
         starts, work = range(0, len(first), size), self.states.size * d * d
         for_each(multiply, starts, workers_for(len(starts), work, self.n_threads))
-        hessian = np.diag(np.broadcast_to(self.ridge, self.n_parameters).astype(float))
+        # Two couplings that share a unit; a coupling and itself share two units, which are added.
+        i, j, k = np.nonzero(self.coupled[:, :, None] & self.coupled[:, None])
+        places = self.index[i, j] * self.n_parameters + self.index[i, k]
+        hessian = np.bincount(places, squares[j, k, i], self.n_parameters**2).astype(float)
+        hessian[:: self.n_parameters + 1] += self.ridge
+        hessian = hessian.reshape(self.n_parameters, -1)
         hessian[:n, :n] += fields
-        for i, coupled in enumerate(self.coupled):
-            unit_fields, couplings = np.flatnonzero(self.item_of_field == i), self.index[i, coupled]
-            block = field_scores[unit_fields][:, coupled]
-            hessian[np.ix_(unit_fields, couplings)] += block
-            hessian[np.ix_(couplings, unit_fields)] += block.T
-            hessian[np.ix_(couplings, couplings)] += squares[coupled][:, coupled, i]
+        field, j = np.nonzero(self.coupled[self.item_of_field])
+        coupling = self.index[self.item_of_field[field], j]
+        hessian[field, coupling] = hessian[coupling, field] = field_scores[field, j]
         return hessian
 
     def scores(self, parameters, rows, factors):
@@ -269,7 +265,7 @@ class PairwiseLikelihood:
         fields, sums = (x * factors[:, None] for x in self._row_derivatives(parameters, rows))
         x, r = np.ascontiguousarray(self._states(rows).T), np.ascontiguousarray(sums.T)
         first, second = self.pairs
-        return np.hstack([fields, (x[first] * r[second] + r[first] * x[second]).T])
+        return np.vstack([fields.T, x[first] * r[second] + r[first] * x[second]]).T
 
     def score_products(self, parameters, vectors, rows, factors):
         """Multiply the scores of rows, times factors, by vectors, (n_rows, n_vectors)."""
@@ -349,7 +345,8 @@ class PairwiseLikelihood:
         n, mean = self.n_parameters, self.mean_score(parameters)
         total, cross, square = np.zeros((n, n), order="F"), np.zeros(n), 0.0
         for sums, factors in self._sums(partial(self.scores, parameters), sampling, n):
-            total = blas.dsyrk(1.0, sums.T, 1.0, total, lower=1, overwrite_c=1)
+            matrix, trans = (sums, 1) if sums.flags.f_contiguous else (sums.T, 0)
+            total = blas.dsyrk(1.0, matrix, 1.0, total, trans=trans, lower=1, overwrite_c=1)
             cross += factors @ sums
             square += factors @ factors
         total -= np.outer(cross, mean)
@@ -367,9 +364,9 @@ class PairwiseLikelihood:
 
     def _sums(self, function, sampling, width):
         """Yield weighted sums of a function of rows, and of ones, for blocks of sampling units."""
-        size = max(256, BLOCK_ENTRIES // width)
+        size = max(256, BLOCK_NUMBERS // (2 * width))
         if sparse.issparse(sampling):
-            sampling = sampling.tocsr()
+            sampling, size = sampling.tocsr(), 4 * size
             for start in range(0, sampling.shape[0], size):
                 block = sampling[start : start + size].tocsc()
                 rows = np.flatnonzero(np.diff(block.indptr))
