@@ -14,7 +14,7 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 54_325,
+    "lines": 54_314,
     "lines of code": 33_787,
     "numeric constants": 276,
     "lines of tests": 41_827,
