@@ -229,7 +229,7 @@ def trace_of(record):
         return None
     n_sweeps = min(int(record.n_iter.max()), record.history.shape[1])  # forests take two sweeps
     last = np.minimum(np.arange(n_sweeps), record.n_iter[:, None] - 1)
-    return np.take_along_axis(record.history[:, :n_sweeps], last, axis=1)
+    return record.history[np.arange(len(last))[:, None], last]
 
 
 def average(weights, x):

@@ -113,7 +113,7 @@ def infer(
     if model.n_hidden == 0:
         exact = np.logaddexp(0, b).sum(1, dtype=float)
         return ConditionalMoments(expit(b), np.zeros_like(c), None, exact, zeros)
-    options, rbm = {"field": fields, "max_iter": n_sweeps, "n_threads": n_threads}, _rbm(model)
+    options, rbm = {"field": fields, "max_iter": n_sweeps, "n_threads": n_threads}, model.joint
     if inference in ("max_product", "mixed_product"):
         mixed = inference == "mixed_product"
         result = most_probable(rbm, sum_hidden=mixed, search=bool(search), **search, **options)
@@ -132,11 +132,6 @@ def infer(
     result = belief_propagation(rbm, pairwise="mean" if pairs else False, **options)
     log_partition = result.log_partition
     return ConditionalMoments(*result.mean, result.pairwise, log_partition, result.residual)
-
-
-def _rbm(model):
-    """Return the RBM of the labels and hidden units, with zero fields."""
-    return RBM(model.weights, *(Bernoulli(np.zeros(n, model.dtype)) for n in model.weights.shape))
 
 
 def hidden_means(model, visible, field):
@@ -203,7 +198,7 @@ def _mixed_product_beliefs(model, fields, n_sweeps, n_threads):
     With the log-odds V of v and H of h, the log-odds of h given v = 1 are H + W (1 - [V > 0]).
     """
     options = {"field": fields, "max_iter": n_sweeps, "n_threads": n_threads, "search": False}
-    result = most_probable(_rbm(model), sum_hidden=True, **options)
+    result = most_probable(model.joint, sum_hidden=True, **options)
     visible, hidden = result.mean
     pairs = np.zeros_like(model.weights)
     for mean, log_odds, hidden_log_odds in zip(visible, *result.b, strict=True):
@@ -279,7 +274,7 @@ def drawn_labels(model, Y, missing, fields, n_sweeps, rng, *, draws=True):
 
 def exact_log_partitions(model, X):
     """Compute the log-partition given each row of features; None with too many states."""
-    if model.n_hidden == 0 or not enumerable(_rbm(model), MAX_WORK_OF_ROW // LOG_PARTITION_COST):
+    if model.n_hidden == 0 or not enumerable(model.joint, MAX_WORK_OF_ROW // LOG_PARTITION_COST):
         return None
     (b, c), weights = model.fields(X), np.asarray(model.weights, np.float64)
     if len(weights) < weights.shape[1]:
@@ -297,7 +292,7 @@ def annealed_log_partitions(model, X, n_threads=None):
     fields, tiny = model.fields(X), np.finfo(model.dtype).eps
     means = infer(model, fields, "mean_field", 50, n_threads)[:2]
     base = [MATCHING * logit(np.clip(mean, tiny, 1 - tiny)) for mean in means]
-    return annealed_rows(_rbm(model), np.full_like(base[0], np.nan), base, fields)
+    return annealed_rows(model.joint, np.full_like(base[0], np.nan), base, fields)
 
 
 def log_weights_of_known(model, Y, X):

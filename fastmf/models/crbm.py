@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from fastmf._common.arguments import real_array, refusing_overflow
+from fastmf._threads.workers import computed_once
 from fastmf.models import _checks
 from fastmf.models._io import Model
 from fastmf.models.layered import RBM
@@ -86,23 +87,20 @@ class CRBM(Model):
                 raise ValueError(f"{field.name} must have shape {shape}, got {given}.")
 
     def moved(self, parameters):
-        """Return a model with other parameters, without checks.
-
-        Parameters
-        ----------
-        parameters : dict
-            By name. Arrays of the type of the model are not copied, and become read-only.
-
-        Returns
-        -------
-        CRBM
-        """
+        """Return a model with other parameters, by name, which are not checked or copied."""
         model = object.__new__(type(self))
         for name, value in parameters.items():
             value = np.ascontiguousarray(value, self.dtype)
             value.flags.writeable = False
             object.__setattr__(model, name, value)
+        if "joint" in self.__dict__:
+            model.__dict__["joint"] = self.joint.moved((model.weights,), self.joint.layers)
         return model
+
+    @computed_once
+    def joint(self):
+        """The RBM of the visible and hidden units, with zero fields."""
+        return RBM(self.weights, *(Bernoulli(np.zeros(n, self.dtype)) for n in self.weights.shape))
 
     @property
     def n_visible(self):

@@ -397,19 +397,21 @@ TASK_UNITS = UNITS_PER_BLOCK**2
 
 @kernel
 def _fill_rows(units, name, b, a, u, queue, out):
-    """Fill in moments, log-partitions or draws of rows of units."""
-    n_rows, n_units = b.shape
+    """Fill in moments, log-partitions or draws of rows; a, b and u may have one for all of them."""
+    n_rows, n_units = out.shape[1:]
     n_tasks = -(-n_units // TASK_UNITS)
     task = next_task(queue)
     while task < n_rows * n_tasks:
         i, start = task // n_tasks, task % n_tasks * TASK_UNITS
         j = slice(start, min(start + TASK_UNITS, n_units))
+        b_i, a_i = b[smaller(i, len(b) - 1), j], a[smaller(i, len(a) - 1), j]
         if name == MOMENTS:
-            tilted_moments(units, start, b[i, j], a[i, j], out[0, i, j], out[1, i, j])
+            tilted_moments(units, start, b_i, a_i, out[0, i, j], out[1, i, j])
         elif name == DRAWS:
-            tilted_draws(units, start, b[i, j], a[i, j], u[i, j], out[0, i, j], out[1, i, j])
+            u_i = u[smaller(i, len(u) - 1), j]
+            tilted_draws(units, start, b_i, a_i, u_i, out[0, i, j], out[1, i, j])
         else:
-            tilted_log_partition(units, start, b[i, j], a[i, j], out[0, i, j])
+            tilted_log_partition(units, start, b_i, a_i, out[0, i, j])
         task = next_task(queue)
 
 
@@ -417,15 +419,17 @@ def by_kernels(prior, name, b, a, u=0.0):
     """Compute moments, log-partitions or draws of a prior under many tilts, by kernels."""
     dtype = np.result_type(*prior, b, a)
     shape = np.broadcast_shapes((n_units(prior),), *map(np.shape, (b, a, u)))
-    rows = math.prod(shape[:-1]), shape[-1]
-    b, a, u = (
-        np.ascontiguousarray(np.broadcast_to(x, shape), dtype=type_).reshape(rows)
-        for x, type_ in ((b, dtype), (a, dtype), (u, np.float64))
-    )
-    units = units_of(as_dtype(repeated(prior, shape[-1]), dtype), dtype, (name,))
-    out = np.empty((1 if name == "log_partition" else 2, *rows), dtype)
-    arguments = units, FUNCTIONS[name], b, a, u, np.zeros(1, np.int64), out
-    in_parallel(_fill_rows, arguments, workers_for(b.size // TASK_UNITS + 1, 100 * b.size))
+    n_rows, n = math.prod(shape[:-1]), shape[-1]
+
+    def rows(x, dtype):
+        given = (n_rows, shape) if np.ndim(x) > 1 else (1, (n,))
+        return np.ascontiguousarray(np.broadcast_to(x, given[1]), dtype).reshape(given[0], n)
+
+    tilts = rows(b, dtype), rows(a, dtype), rows(u, np.float64)
+    units = units_of(as_dtype(repeated(prior, n), dtype), dtype, (name,))
+    out = np.empty((1 if name == "log_partition" else 2, n_rows, n), dtype)
+    arguments = units, FUNCTIONS[name], *tilts, np.zeros(1, np.int64), out
+    in_parallel(_fill_rows, arguments, workers_for(n_rows * n // TASK_UNITS + 1, 100 * n_rows * n))
     out = out.reshape(-1, *shape)
     return tuple(out) if name == "moments" else out[0]
 

@@ -56,11 +56,6 @@ class BPOptions:
         self.n_starts = check.count("n_starts", self.n_starts, optional=True)
 
     @property
-    def kernel_algorithm(self):
-        """The algorithm's code in the kernels."""
-        return ALGORITHMS[self.algorithm]
-
-    @property
     def decodes(self):
         """Whether the result is an assignment."""
         return self.algorithm in ("max", "mixed")
@@ -133,14 +128,14 @@ def _settings(options, units, dtype):
     max_factors = 2 * int(MAX_LOG_OF_PRODUCT[np.dtype(np.float64)] / max_weight / 2)
     summed = max_weight if options.algorithm == "max" else 1.0
     error = rounding(units.model.weights.shape, dtype, max_weight, summed)
-    addresses = bp_kernels.addresses(options.kernel_algorithm, dtype)
+    algorithm = ALGORITHMS[options.algorithm]
     return BPSettings(
-        algorithm=options.kernel_algorithm,
+        algorithm=algorithm,
         **convergence_settings(options, error)._asdict(),
         max_factors=max_factors,
         flush_every=flush_every,
         log_every=max_factors // flush_every * flush_every,
-        **addresses,
+        **bp_kernels.addresses(algorithm, dtype),
     )
 
 
@@ -185,10 +180,10 @@ def _problem(options, units, dtype, memory):
         exponentials = aligned((n, n_padded), dtype)
     if options.algorithm != "max":
         exponentials[:, m:] = starts[:, m:] = 1
-        roots, couplings = starts if len(starts) else exponentials, units.model.weights
-        arguments = couplings.astype(dtype, copy=False), float(units.factor), np.zeros(1, np.int64)
+        couplings, queue = units.model.weights.astype(dtype, copy=False), np.zeros(1, np.int64)
         n_workers = workers_for(n, 10 * n * m, options.n_threads)
-        in_parallel(bp_kernels.exponentials, (*arguments, roots, exponentials), n_workers)
+        arguments = couplings, float(units.factor), queue, starts, exponentials
+        in_parallel(bp_kernels.exponentials, arguments, n_workers)
     hidden_field = np.full((len(units.fields[1]), n_padded), PADDING_FIELD)
     hidden_field[:, :m] = units.fields[1]
     row_sums = weights.sum(1, dtype=np.float64) if options.algorithm == "mixed" else np.zeros(0)

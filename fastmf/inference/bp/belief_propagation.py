@@ -196,13 +196,10 @@ def _solved(options, model, field=None, clamp=None, init=None, on_graph=propagat
 def _checked(options, result, model, fields, stable=None):
     """Attach the `Question` of `reliable`, and the function of `spectral_radius`, to `Beliefs`."""
     result.__dict__["_radius"] = partial(_radius, model)
-    sizes = model.weights.shape
-    parts = [np.zeros(n) if f is None else f for f, n in zip(fields, sizes, strict=True)]
-    n_rows = max(len(np.atleast_2d(part)) for part in parts)
-    field = np.hstack([np.broadcast_to(f, (n_rows, n)) for f, n in zip(parts, sizes, strict=True)])
-    tilt = Tilt(
-        field.astype(np.float64), np.zeros((1, sum(sizes))), np.zeros((1, sum(sizes)), bool)
-    )
+    n, n_units = model.n_visible, sum(model.weights.shape)
+    field = np.zeros((check.common_rows(zip("vh", fields, strict=True)) or 1, n_units))
+    field[:, :n], field[:, n:] = (0 if part is None else part for part in fields)
+    tilt = Tilt(field, np.zeros((1, n_units)), np.zeros((1, n_units), bool))
     mixed = partial(_solved, options_of_checks(options)) if stable is None else None
     return with_check(result, Question(model, tilt, True, mixed, stable))
 
@@ -236,7 +233,7 @@ def _mixture_of_layers(options, model, fields, n_rows):
 def automatic(options, model, field, clamp, init=None):
     """Return the `GraphBeliefs` of algorithm="auto"."""
     units = GraphUnits(model, field, clamp)
-    if not units.is_forest:
+    if not units.layout.is_forest:
         exact = _exact(units, units.n_rows or 1)
         if exact is not None:
             result = graph_beliefs(options, units, exact, None, units.n_rows is None)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastmf._outcomes import is_converged, messages_of
-from fastmf._threads.workers import in_parallel, workers_for
+from fastmf._threads.workers import computed_once, in_parallel, workers_for
 from fastmf.inference.fixed_point import FixedPoint, average, trace_of
 from fastmf.kernels.bp import belief_propagation as bp_kernels
 from fastmf.kernels.bp.messages import TILE_UNITS
@@ -70,18 +70,15 @@ class Beliefs(FixedPoint):
         """The same as `score`."""
         return self.score
 
-    @property
+    @computed_once
     def spectral_radius(self):
         """Upper bound of the spectral radius of Mooij and Kappen (2007), or None.
 
         Below 1, sum-product has one fixed point, whatever the fields, and converges to it from any
         messages; 0 for a forest. Computed on first access; None after `pickle`.
         """
-        cached = self.__dict__
-        if "_spectral_radius" not in cached:
-            compute = cached.pop("_radius", None)
-            cached["_spectral_radius"] = None if compute is None else compute()
-        return cached["_spectral_radius"]
+        compute = self.__dict__.pop("_radius", None)
+        return None if compute is None else compute()
 
     @property
     def unique(self):
@@ -116,20 +113,20 @@ class Beliefs(FixedPoint):
 def beliefs_of(options, units, ends, single=False, local_maximum=None):
     """Make the `Beliefs` of rows that have ended; without the axis of rows if `single`."""
     model, record = units.model, ends.record
-    dtype, m = model.dtype, model.weights.shape[1]
+    dtype, (n, m) = model.dtype, model.weights.shape
     log_odds = record.visible, record.hidden[:, :m]
-    means, variances = units.means(log_odds)
+    pairs = [sigmoid_pair(x) for x in log_odds]
+    means, variances = units.means(pairs)
+    assignment, score = [x > 0 for x in log_odds], None
     if options.decodes:
         best = record.best.astype(dtype)  # and the best hidden units given these
         hidden = units.fields[1] + (best @ model.weights) * units.factor > 0
         assignment, score = (record.best, hidden), record.objective + units.constant
-    else:
-        assignment, score = (log_odds[0] > 0, log_odds[1] > 0), None
     tilts = [
         x / scale - field
         for x, scale, field in zip(log_odds, units.scales, units.prior_fields, strict=True)
     ]
-    values = _values(units, np.hstack(assignment))
+    values = _values(units, assignment)
     layers = {"mean": means, "var": variances, "b": tilts, "assignment": values}
     rows = {
         "log_partition": record.bethe + units.constant if score is None else score,
@@ -141,14 +138,13 @@ def beliefs_of(options, units, ends, single=False, local_maximum=None):
     (averaged if options.pairwise == "mean" else rows)["pairwise"] = ends.pairs
     result = of_record(record, single, dtype, layers, rows, **averaged)
     if score is None:
-        p, q = (np.hstack(x) for x in zip(*map(sigmoid_pair, log_odds), strict=True))
-        result.__dict__["_states"] = p - q, lambda difference: _values(units, difference > 0)
+        differences = np.hstack([p - q for p, q in pairs])
+        result.__dict__["_states"] = differences, lambda x: _values(units, np.split(x > 0, [n], 1))
     return result
 
 
-def _values(units, x):
+def _values(units, layers):
     """Convert {0, 1} units of both layers to values of the model."""
-    layers = np.split(x, [len(units.model.weights)], axis=1)
     return tuple(units.values(k, part).astype(units.model.dtype) for k, part in enumerate(layers))
 
 
@@ -211,9 +207,9 @@ def _pairs_of_messages(options, problem, messages, record):
     out = np.zeros((1 if mean else n_rows, *messages.shape[1:]), messages.dtype)
     beliefs = np.stack(sigmoid_pair(record.hidden)).astype(messages.dtype, copy=False)
     scales = sigmoid_pair(record.visible)[0] * (1 / n_rows if mean else 1.0)
+    scales = scales.astype(messages.dtype, copy=False)
     n_tasks = -(-messages.shape[1] // TILE_UNITS)
     n_workers = workers_for(n_tasks, 10 * messages.size, options.n_threads)
-    scales = scales.astype(messages.dtype, copy=False)
     arguments = problem, messages, beliefs, scales, np.zeros(1, np.int64), out
     in_parallel(bp_kernels.pair_beliefs, arguments, n_workers)
     return out

@@ -260,9 +260,8 @@ class BinaryUnits:
             setattr(units, name, tuple(parts))
         return units
 
-    def means(self, log_odds):
-        """Compute means and variances of the model's units from log-odds of the {0, 1} units."""
-        pairs = [sigmoid_pair(x) for x in log_odds]
+    def means(self, pairs):
+        """Compute means and variances of the model's units from probabilities of 1 and 0."""
         ends = [(low, low + scale) for low, scale in zip(self.offsets, self.scales, strict=True)]
         means = [low * q + high * p for (p, q), (low, high) in zip(pairs, ends, strict=True)]
         return means, [s * s * p * q for (p, q), s in zip(pairs, self.scales, strict=True)]

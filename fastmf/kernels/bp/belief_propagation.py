@@ -458,10 +458,13 @@ def exponentials(weights, factor, queue, roots, out):
     scale = out.dtype.type(factor / 2)
     i = next_task(queue)
     while i < n_visible:
-        source, root, target = row(weights, (i, 0), n), row(roots, (i, 0), n), row(out, (i, 0), n)
+        source, target = row(weights, (i, 0), n), row(out, (i, 0), n)
         for j in range(n):
-            root[j] = exp(scale * source[j])
-            target[j] = root[j] * root[j]
+            target[j] = exp(scale * source[j])
+        if roots.shape[0] > 0:
+            copy(target, row(roots, (i, 0), n))
+        for j in range(n):
+            target[j] *= target[j]
         i = next_task(queue)
 
 

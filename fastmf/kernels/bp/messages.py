@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._jit.argument_types import Bool, Float64, Int64, Real
-from fastmf._jit.intrinsics import larger, row, smaller
+from fastmf._jit.intrinsics import larger, row, smaller, widest_vectors
 from fastmf._jit.kernel import REORDER, kernel
 from fastmf.special import log_of_normal
 
@@ -296,6 +296,7 @@ def pair_logs(e, s, hidden, tile, max_factors, normalisers):
 
     Arguments are few, as a call by address copies all fields of every array.
     """
+    widest_vectors()
     n, real = hidden.shape[0] // 3, e.dtype.type
     n_units = s.shape[0] // n
     logs = row(tile, (LOGS * TILE_UNITS,), n_units)
@@ -319,9 +320,10 @@ def pair_logs(e, s, hidden, tile, max_factors, normalisers):
 @kernel(mode="merged")
 def _product(e, first, second):
     """Return the product of first + e second."""
-    product = 1.0
-    for j in range(e.shape[0]):
-        product *= first[j] + e[j] * second[j]
+    product, half = 1.0, e.shape[0] // 2
+    for j in range(half):
+        k = j + half
+        product *= (first[j] + e[j] * second[j]) * (first[k] + e[k] * second[k])
     return product
 
 
@@ -332,6 +334,7 @@ def log_products(settings, e, hidden, visible, tile):
     A message is r = q + e p to a unit that is decoded as 0. For a unit decoded as 1 the factors are
     e / r = p + e q: the caller subtracts the logarithm of their product from the sum of weights.
     """
+    widest_vectors()
     n, n_units = hidden.shape[0] // 3, visible.shape[0]
     logs = row(tile, (LOGS * TILE_UNITS,), n_units)
     products = row(tile, (CHANGES * TILE_UNITS,), n_units)

@@ -169,8 +169,9 @@ def belief_propagation(settings, problem, messages, record, workspaces, queue):
 def exponentials(weights, factor, queue, roots, out):
     """Compute exp(factor * weights) and its square root, without the padding."""
     m = weights.shape[1]
-    roots[:, :m] = np.exp(out.dtype.type(factor / 2) * weights)
-    out[:, :m] = roots[:, :m] ** 2
+    square_roots = np.exp(out.dtype.type(factor / 2) * weights)
+    roots[:, :m] = square_roots[: len(roots)]
+    out[:, :m] = square_roots**2
 
 
 def pair_beliefs(problem, messages, beliefs, scales, queue, out):

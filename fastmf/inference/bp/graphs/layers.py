@@ -69,9 +69,8 @@ def propagate_on_layers(options, model, field, clamp, init=None, solve=propagate
         parts["solutions"] = several if result.mean.ndim > 1 else several[0]
     beliefs = Beliefs(**parts)
     # Pending checks, and cached results of earlier ones.
-    for name in ("_check", "_known_reasons", "_radius", "_spectral_radius"):
-        if name in result.__dict__:
-            beliefs.__dict__[name] = result.__dict__[name]
+    names = "_check", "_known_reasons", "_radius", "spectral_radius"
+    beliefs.__dict__.update({k: value for k, value in result.__dict__.items() if k in names})
     return beliefs
 
 
@@ -101,9 +100,8 @@ def _products(machine, result, means):
     out, n = visible[..., :, None] * hidden[..., None, :], visible.shape[-1]
     edges, pairs = result.edges, result.pairwise
     if pairs.shape[-1] == len(edges):
-        out[..., edges[:, 0], edges[:, 1] - len(column_sizes(machine.prior)) + hidden.shape[-1]] = (
-            pairs
-        )
+        first, second = edges.T
+        out[..., first, second - len(column_sizes(machine.prior)) + hidden.shape[-1]] = pairs
         return out
     units = GraphUnits(machine)
     (unit, value, _), (_, a, b) = units.states, units.pairs

@@ -202,7 +202,7 @@ class _GraphRows:
             beliefs=np.ones((n_rows, n_beliefs)),
             damping=np.zeros(n_rows),
             residual=np.zeros(n_rows),
-            receivers=FOLLOWING if self.units.is_forest else ALL,
+            receivers=FOLLOWING if self.units.layout.is_forest else ALL,
             scratch=np.zeros((_workers(options, problem, n_rows), 3, max_states)),
         )
         return state, _sweep_to_the_end(options, self.settings, send, problem, state, after)
@@ -286,7 +286,7 @@ class _GraphStates(_GraphRows):
         if best is not None and options.search:
             is_best = self._take_best(rows, decoded)
             unsettled = ~is_converged(record.status)
-            if not units.is_forest:
+            if not units.layout.is_forest:
                 unsettled |= _has_ties(units, beliefs)
             unsettled &= ~is_best & (record.status != INFEASIBLE)
             self._move_forests(undivided, np.flatnonzero(unsettled), decoded)
@@ -294,7 +294,7 @@ class _GraphStates(_GraphRows):
 
     def _take_best(self, rows, decoded):
         """Replace assignments by the best ones if elimination is quick; return if it was."""
-        best = None if self.units.is_forest else self.units.best_states(rows)
+        best = None if self.units.layout.is_forest else self.units.best_states(rows)
         if best is not None:
             better = best[1] - margin_of(best[1]) / 1000 > decoded[2]
             decoded[0][better], decoded[1][better] = best[0][better], True
@@ -388,20 +388,18 @@ def graph_beliefs(options, units, solved, probability, single):
     pairs = _pairs(units, solved) if options.pairwise else None
     if options.pairwise == "mean" and pairs is not None:
         pairs = pairs.mean(0)
-
-    returned = None if solved.messages is None else returned_messages(solved.messages, units)
     layers = {"mean": mean, "var": var, "b": tilts, "assignment": units.values_of(labels)}
     rows = {
         "log_partition": solved.log_partition if solved.objective is None else solved.objective,
         "score": solved.objective,
         "bound": solved.bounds,
         "local_maximum": solved.optimal if options.search else None,
-        "messages": returned,
+        "messages": None if solved.messages is None else returned_messages(solved.messages, units),
         "converged": converged,
         "message": message,
     }
-    graph = units.graph
-    shared = {"edges": graph.edges, "edge_probability": probability, "n_states": graph.n_states}
+    edges, n_states = units.graph.edges.copy(), units.graph.n_states.copy()  # users may change them
+    shared = {"edges": edges, "edge_probability": probability, "n_states": n_states}
     pairs = None if pairs is None else pairs.astype(dtype)
     (shared if options.pairwise == "mean" else rows)["pairwise"] = pairs
     record = SimpleNamespace(**solved.record)
@@ -447,7 +445,7 @@ def joined(parts):
 def reasons_by_elimination(units, is_best, result):
     """Return why each assignment is not reliable, "" if it is; None if elimination takes long."""
     best = objective = np.atleast_1d(result.score)
-    if not units.is_forest and not is_best.all():
+    if not units.layout.is_forest and not is_best.all():
         states = units.best_states(range(len(objective)))
         if states is None:
             return None
@@ -467,7 +465,7 @@ def _most_probable(units, beliefs):
 
 def question_of(units, mixed=None, stable=None):
     """Return the check behind `reliable` of sum-product."""
-    if units.is_forest:
+    if units.layout.is_forest:
         return all_right
     clamp = np.full((1, units.model.n_units), np.nan) if units.clamp is None else units.clamp
     tilt = Tilt(units.field, np.zeros((1, units.model.n_units)), ~np.isnan(clamp))
@@ -537,7 +535,7 @@ def spectral_radius(units):
     The matrix between directed edges is A_(i->j),(k->i) = tanh(strength_ij) for k != j. The
     strength is a quarter of the largest J(a,b) + J(c,d) - J(a,d) - J(c,b).
     """
-    if units.is_forest:
+    if units.layout.is_forest:
         return 0.0
     layout = units.layout
     strength = np.tanh(_strengths(units))[layout.edges]

@@ -10,6 +10,7 @@ products of their messages may overflow.
 """
 
 from copy import copy
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -57,9 +58,7 @@ class GraphUnits:
         self.n_rows = check.common_rows([("field", field), ("clamp", clamp)])
         self.field = np.atleast_2d(np.zeros(n) if field is None else field)
         self.clamp = None if clamp is None else np.atleast_2d(clamp)
-        graph = pairwise_graph(model)
-        self.graph = graph._replace(values=graph.values.astype(np.float64))
-        self.layout = graph_layout(graph.edges, len(graph.n_states))
+        self.graph, self.layout = _graph_of(model)
 
     def row(self, k):
         """Select the field and the clamps of one row."""
@@ -71,11 +70,6 @@ class GraphUnits:
             rows = getattr(self, name)
             setattr(single, name, None if rows is None else rows[[min(k, len(rows) - 1)]])
         return single
-
-    @property
-    def is_forest(self):
-        """Whether the graph has no cycle."""
-        return self.layout.is_forest
 
     # --- two-valued units -------------------------------------------------------------------------
 
@@ -296,6 +290,14 @@ def first_largest(values, first):
 def sums_at_ends(edges, values, n):
     """Sum the values of the edges at each of n vertices."""
     return sum(np.bincount(side, values, n) for side in edges.T)
+
+
+@lru_cache(1)
+def _graph_of(model):
+    """Return the graph of a model and its layout; the latest is cached, as models do not change."""
+    graph = pairwise_graph(model)
+    graph = graph._replace(values=graph.values.astype(np.float64))
+    return graph, graph_layout(graph.edges, len(graph.n_states))
 
 
 class GraphLayout(NamedTuple):
