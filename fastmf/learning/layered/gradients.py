@@ -499,7 +499,9 @@ class Gradients:
             np.concatenate([of_model, X], out=visible)
             moments_in(memory, layout, visible)
             return pairs
-        mean, var = of_model.joined[:2]
+        joined = vars(of_model).get("joined")  # by `SweepsFromData`
+        moments = map(np.hstack, (of_model.mean, of_model.var)) if joined is None else joined[:2]
+        mean, var = moments
         lefts = var if self.order == 2 else none.lefts[0], none.lefts[1], mean, X
         rights = var if self.order == 2 else none.rights[0], none.rights[1], mean, given[1]
         return Pairs(lefts, rights, (X.shape[1], 0) * 2, none.added)
