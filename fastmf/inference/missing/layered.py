@@ -15,14 +15,19 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp, softmax
 
 from fastmf._common.rows import BLOCK_ENTRIES, blocks, is_incomplete, row_blocks
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.likelihood import log_likelihood as mean_field_log_likelihood
 from fastmf.inference.sampling.gibbs import MATCHING, log_mean, neutral_base
 from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
-from fastmf.models.exact import MAX_LAYER_STATES, MAX_LAYER_UNITS, states_of
+from fastmf.models.exact import (
+    MAX_LAYER_STATES,
+    MAX_LAYER_UNITS,
+    missing_columns,
+    normalized,
+    sums_over_side,
+)
 from fastmf.models.layered import places_on_sides
 from fastmf.priors._groups import column_sizes, groups, has_groups
 from fastmf.priors._protocol import as_dtype, by_parts, can_draw, draw
@@ -94,28 +99,18 @@ def _work_of_missing(pair, X):
 def _sum_over_hidden(pair, X):
     """Sum over all states of the hidden side."""
     visible, hidden = (as_dtype(layer, np.float64) for layer in pair.layers)
-    weights, seen = pair.weights.astype(float), np.nan_to_num(X, nan=0.0)
-    sizes = column_sizes(visible)
-    missing = np.isnan(X[:, np.cumsum(sizes) - sizes]).astype(float)
-    top, total, sums = np.full(len(X), -np.inf), np.zeros(len(X)), np.zeros(X.shape)
-    of_hidden = np.zeros((len(X), pair.n_hidden))
-    for h in states_of(hidden, max(pair.n_visible, pair.n_hidden, 512)):
-        fields = h @ weights.T
-        log_prior = hidden.log_prob(h).sum(1)
-        free = visible.log_partition(fields, 0.0)
-        mean = visible.moments(fields, 0.0)[0]
-        n_rows = max(1, BLOCK_ENTRIES // len(h))
-        for start in range(0, len(X), n_rows):
-            block = slice(start, start + n_rows)
-            logs = seen[block] @ fields.T + missing[block] @ free.T + log_prior
-            largest = np.maximum(top[block], logs.max(1))
-            scale = np.exp(top[block] - largest)
-            w = np.exp(logs - largest[:, None])
-            total[block] = scale * total[block] + w.sum(1)
-            sums[block] = scale[:, None] * sums[block] + w @ mean
-            of_hidden[block] = scale[:, None] * of_hidden[block] + w @ h
-            top[block] = largest
-    return sums / total[:, None], of_hidden / total[:, None], top + np.log(total)
+
+    def summands(w, h, fields):
+        return visible.moments(fields, 0.0)[0].T @ w.T, h.T @ w.T
+
+    n_states = min(number_of_states(hidden), BLOCK_ENTRIES // 4 // sum(pair.sizes))
+    parts = []
+    for rows in blocks(len(X), len(X) * n_states):
+        log_partition, sums = sums_over_side(
+            hidden, visible, pair.weights.T.astype(float), summands, X[rows]
+        )
+        parts.append((*(means.T for means in sums), log_partition))
+    return map(np.concatenate, zip(*parts, strict=True))
 
 
 def _sum_over_missing(pair, X):
@@ -134,11 +129,10 @@ def _sum_over_missing(pair, X):
             fields = b.reshape(-1, pair.n_hidden)
             free = hidden.log_partition(fields, 0.0).sum(1)
             logs = columns.log_weights[block] @ candidates.T + free.reshape(len(numbers), -1)
-            w = softmax(logs, axis=1)
+            log_partition[numbers], w = normalized(logs)
             means[numbers[:, None], block] = w @ candidates
             given_state = hidden.moments(fields, 0.0)[0].reshape(b.shape)
             of_hidden[numbers] = np.einsum("rs,rsu->ru", w, given_state)
-            log_partition[numbers] = logsumexp(logs, axis=1)
     return columns.means(means), of_hidden, log_partition
 
 
@@ -189,7 +183,7 @@ def average_of_phases(means, log_partition, converged, merge_tol=1e-2):
     nothing = ~counts.any(1)
     counts[nothing] = True
     logs = np.where(counts, np.where(nothing[:, None], 0.0, log_partition), -np.inf)
-    weights = softmax(logs, axis=1).astype(means.dtype)
+    weights = normalized(logs)[1].astype(means.dtype)
     return np.einsum("rs,rsu->ru", weights, means), any_converged
 
 
@@ -297,9 +291,9 @@ def annealed_rows(pair, X, base, fields=None):
 
     Chains start with the tilts `base`, which are zero for observed units, and end with `fields`.
     """
-    seen, sizes, zero = ~np.isnan(X), column_sizes(pair.visible), pair.dtype.type(0)
+    zero = pair.dtype.type(0)
     start = pair.visible.log_partition(base[0], zero).astype(np.float64)
-    start = np.where(seen[:, np.cumsum(sizes) - sizes], 0, start).sum(1)
+    start = np.where(missing_columns(pair.visible, X), start, 0).sum(1)
     start += pair.hidden.log_partition(base[1], zero).sum(1, dtype=np.float64)
     added = [-c if fields is None else f - c for c, f in zip(base, fields or base, strict=True)]
     parts = [

@@ -16,8 +16,7 @@ import numpy as np
 from fastmf._common.rows import BLOCK_ENTRIES, blocks
 from fastmf.inference.missing.layered import log_prob_of_seen, with_means
 from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
-from fastmf.models.exact import states_of, sums_over_side
-from fastmf.priors._groups import column_sizes
+from fastmf.models.exact import missing_columns, normalized, states_of, sums_over_side
 from fastmf.priors._protocol import (
     by_parts,
     joined,
@@ -98,7 +97,7 @@ def exact_averages(model):
     layers = [map_parameters(lambda _: next(fields), layer) for layer in (summed, independent)]
     if side:
         pairs, layers = pairs.T, layers[::-1]
-    return ExactAverages(log_partition, (pairs,), tuple(layers))
+    return ExactAverages(float(log_partition), (pairs,), tuple(layers))
 
 
 def weighted_sum(weights, x):
@@ -145,14 +144,14 @@ def _over_hidden_states(model, X, w):
     fields = h @ model.weights.T.astype(np.float64)
     mean, var = visible.moments(fields, 0.0)
     log_probs, log_partitions = hidden.log_prob(h).sum(1), visible.log_partition(fields, 0.0)
-    sizes, missing = column_sizes(visible), np.isnan(X)
-    columns, x = missing[:, np.cumsum(sizes) - sizes].astype(float), np.where(missing, 0, X)
+    missing, columns = np.isnan(X), missing_columns(visible, X).astype(float)
+    x = np.where(missing, 0, X)
     value = w @ log_prob_of_seen(visible, X)
     state_weights, missing_weights, pairs = np.zeros(len(h)), np.zeros_like(fields), 0.0
     for rows in blocks(len(X), len(X) * len(h)):
         logs = x[rows] @ fields.T + columns[rows] @ log_partitions.T + log_probs
-        row_values, p = _weighted_states(logs, w[rows])
-        value += row_values
+        row_values, p = normalized(logs)
+        value, p = value + w[rows] @ row_values, p * w[rows, None]
         state_weights += p.sum(0)
         missing_weights += p.T @ missing[rows]
         pairs = pairs + x[rows].T @ (p @ h)
@@ -164,14 +163,6 @@ def _over_hidden_states(model, X, w):
     ]
     hidden_sums = map_parameters(partial(weighted_sum, state_weights), log_prob_gradient(hidden, h))
     return value, [pairs, map_parameters(np.add, *parts), hidden_sums]
-
-
-def _weighted_states(logs, w):
-    """Return the weighted sum over rows of logsumexp(logs), and state probabilities times w."""
-    top = logs.max(1, keepdims=True)
-    p = np.exp(logs - top)
-    total = p.sum(1, keepdims=True)
-    return w @ (top + np.log(total))[:, 0], p * (w[:, None] / total)
 
 
 def _weighted(prior, derivatives, weights):
@@ -204,10 +195,9 @@ def _over_missing_states(model, X, w):
             x = (seen[batch][:, None] + completions).reshape(-1, X.shape[1])
             logs = mean_log_prob(visible, x).sum(1)
             logs += hidden.log_partition(x @ model.weights, 0.0).sum(1)
-            logs = logs.reshape(len(batch), -1)
-            row_values, p = _weighted_states(logs, w[batch])
-            value += row_values
-            sums = added(sums, of_complete(model, x, p.ravel())[1])
+            row_values, p = normalized(logs.reshape(len(batch), -1))
+            value += w[batch] @ row_values
+            sums = added(sums, of_complete(model, x, (p * w[batch, None]).ravel())[1])
     return value, sums
 
 
