@@ -24,7 +24,7 @@ from fastmf.models import RBM, BoltzmannMachine
 from fastmf.models._couplings import entries, has_forbidden, with_entries
 from fastmf.models._graph_sums import MAX_ENTRIES, is_small
 from fastmf.models.boltzmann import machine_of_layers
-from fastmf.models.exact import states_of
+from fastmf.models.exact import normalized, states_of
 from fastmf.models.layered import Layered
 from fastmf.priors._groups import column_sizes, has_groups, only_groups
 from fastmf.priors._protocol import as_dtype, by_parts, can_sample, has_log_prob, parts_of
@@ -225,7 +225,7 @@ def count_couplings(couplings):
     return int(np.count_nonzero(entries(couplings)))
 
 
-# Maximum size of an enumeration of all rows, an eighth of which is in memory at a time.
+# Maximum size of an enumeration of all rows.
 MAX_NUMBERS = 2**21
 # Range of a unit with unbounded values, in standard deviations.
 DEVIATIONS = 4.0
@@ -279,65 +279,34 @@ def _enumerated_side(sides, n_rows):
 
 def _enumerated(sides, summed, tilt, values):
     """Compute `ExactRows` over the states of one side; sum the other, if any, analytically."""
-    prior, n_rows = sides.priors[summed], len(values)
+    prior, of_side = sides.priors[summed], sides.slices[summed]
     x = np.vstack(list(states_of(prior, 1)))
     fields = x @ (sides.couplings.T if summed else sides.couplings)
-    log_weights = prior.log_prob(x).sum(1)
-    if len(sides.priors) == 1:
-        log_weights = log_weights + (fields * x).sum(1) / 2
     tilt = [np.broadcast_to(part, values.shape) for part in tilt]
-    step = max(1, MAX_NUMBERS // 8 // (len(x) * sum(sides.couplings.shape)))
-    sums = []
-    for first in range(0, n_rows, step):
-        some_values, *tilts = (part[first : first + step] for part in (values, *tilt))
-        sums.append(_sums_of_rows(sides, summed, (x, fields, log_weights), tilts, some_values))
-    return ExactRows(*map(np.concatenate, zip(*sums, strict=True)))
-
-
-def _sums_of_rows(sides, summed, states, tilt, values):
-    """Compute the `ExactRows` of some rows and tilts, from (states, fields, log-weights)."""
-    x, fields, log_weights = states
-    prior, of_side = sides.priors[summed], sides.slices[summed]
     field, precision, clamped = (part[:, of_side] for part in tilt)
-    logs = log_weights + field @ x.T - precision @ (x**2).T / 2
-    if clamped.any():
-        wrong = (clamped[:, None] & (x != values[:, None, of_side])).any(2)
-        logs = np.where(wrong, -np.inf, logs)
-    bipartite = len(sides.priors) == 2
-    if bipartite:
-        prior_there, of_other_side = sides.priors[1 - summed], sides.slices[1 - summed]
-        field, *more = (part[:, None, of_other_side] for part in (*tilt, values))
-        b = fields + field
-        parts = [np.broadcast_to(part, b.shape).reshape(-1, b.shape[2]) for part in (b, *more)]
-        means, terms = terms_of_units(prior_there, parts[0], *parts)
-        logs = logs + terms.sum(1).reshape(logs.shape)
-    largest = logs.max(1)
-    exists = np.isfinite(largest)  # otherwise no state is possible, or units have no moments
-    w = np.exp(logs - largest[:, None])
-    log_partition = np.where(exists, largest + np.log(w.sum(1)), np.nan)
-    w /= w.sum(1, keepdims=True)
+    logs = prior.log_prob(x).sum(1) + field @ x.T - precision @ (x**2).T / 2
+    for k in np.flatnonzero(clamped.any(0)):
+        logs[clamped[:, [k]] & (x[:, k] != values[:, of_side][:, [k]])] = -np.inf
     mean, width = np.empty(values.shape), np.empty(values.shape)
+    if len(sides.priors) == 1:
+        log_partition, w = normalized(logs + (fields * x).sum(1) / 2)
+    else:
+        other, of_other = sides.priors[1 - summed], sides.slices[1 - summed]
+        field, *more = (part[:, None, of_other] for part in (*tilt, values))
+        parts = np.broadcast_arrays(fields + field, *more)
+        shape, (b, *more) = parts[0].shape, [part.reshape(-1, part.shape[2]) for part in parts]
+        means, terms = terms_of_units(other, b, b, *more)
+        log_partition, w = normalized(logs + terms.sum(1).reshape(logs.shape))
+        average = (w[:, None] @ means.reshape(shape))[:, 0]
+        mean[:, of_other], width[:, of_other] = average, widths(other)
+        if not is_discrete(other):
+            squares = (other.moments(b, more[0])[1] + means**2).reshape(shape)
+            var = np.maximum((w[:, None] @ squares)[:, 0] - average**2, 0)
+            width[:, of_other] = ranges(other, var)
     mean[:, of_side], width[:, of_side] = w @ x, widths(prior)
-    if bipartite:
-        means = means.reshape(b.shape)
-        mean[:, of_other_side] = _averages(w, means)
-        width[:, of_other_side] = _widths_or_deviations(prior_there, *parts[:2], w, means)
-    mean[~exists], width[~exists] = 0, 1
+    unknown = ~np.isfinite(log_partition)  # no state is possible, or units have no moments
+    log_partition[unknown], mean[unknown], width[unknown] = np.nan, 0, 1
     return ExactRows(log_partition, mean, width)
-
-
-def _averages(w, values):
-    """Average values of shape (n_rows, n_states, n_units) with the weights of all states."""
-    return (w[:, None] @ values)[:, 0]
-
-
-def _widths_or_deviations(prior, b, precision, w, mean):
-    """Return the ranges of units in each row, from variances if units are not discrete."""
-    if is_discrete(prior):
-        return widths(prior)
-    var = prior.moments(b, precision)[1].reshape(mean.shape)
-    between = _averages(w, mean**2) - _averages(w, mean) ** 2
-    return ranges(prior, _averages(w, var) + np.maximum(between, 0))
 
 
 def ranges(prior, var):
