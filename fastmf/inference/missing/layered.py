@@ -115,25 +115,35 @@ def _sum_over_hidden(pair, X):
 
 def _sum_over_missing(pair, X):
     """Sum over all states of the missing units; the hidden side is summed analytically."""
-    weights, columns = pair.weights.astype(float), flat_states(pair.visible)
-    hidden = as_dtype(pair.hidden, np.float64)
-    given, table = np.nan_to_num(X, nan=0.0) @ weights, columns.values @ weights
-    means, log_partition = np.zeros((len(X), len(table))), np.empty(len(X))
+    hidden, columns = as_dtype(pair.hidden, np.float64), flat_states(pair.visible)
+    means, log_partition = np.zeros((len(X), len(columns.log_weights))), np.empty(len(X))
     of_hidden = np.empty((len(X), pair.n_hidden))
+    for rows, of_states, candidates, fields, logs in completions(pair, columns, X):
+        log_partition[rows], w = normalized(logs)
+        means[rows[:, None], of_states] = w @ candidates
+        given_state = hidden.moments(fields, 0.0)[0].reshape(*w.shape, -1)
+        of_hidden[rows] = np.einsum("rs,rsu->ru", w, given_state)
+    return columns.means(means), of_hidden, log_partition
+
+
+def completions(pair, columns, X):
+    """Yield blocks of rows, and the log-weights of all states of their missing units.
+
+    Yields numbers of rows, (n_rows,), and of states of their missing columns, (n_rows, n_numbers);
+    the joint states, (n_states, n_numbers), one-hot; the fields of the hidden units,
+    (n_rows * n_states, n_hidden); and the log-weights, (n_rows, n_states).
+    """
+    weights, hidden = pair.weights.astype(float), as_dtype(pair.hidden, np.float64)
+    given, table = np.nan_to_num(X, nan=0.0) @ weights, columns.values @ weights
     for rows, of_states, sizes in batches_of_rows(columns.missing(X), columns.offsets):
         candidates = one_hot_states(sizes)
-        n = max(1, BLOCK_ENTRIES // (len(candidates) * pair.n_hidden))
-        for start in range(0, len(rows), n):
-            numbers, block = rows[start : start + n], of_states[start : start + n]
-            b = given[numbers][:, None] + candidates @ table[block]
-            fields = b.reshape(-1, pair.n_hidden)
-            free = hidden.log_partition(fields, 0.0).sum(1)
-            logs = columns.log_weights[block] @ candidates.T + free.reshape(len(numbers), -1)
-            log_partition[numbers], w = normalized(logs)
-            means[numbers[:, None], block] = w @ candidates
-            given_state = hidden.moments(fields, 0.0)[0].reshape(b.shape)
-            of_hidden[numbers] = np.einsum("rs,rsu->ru", w, given_state)
-    return columns.means(means), of_hidden, log_partition
+        for block in blocks(len(rows), len(rows) * len(candidates) * sum(pair.sizes)):
+            numbers, states_of_rows = rows[block], of_states[block]
+            fields = given[numbers][:, None] + candidates @ table[states_of_rows]
+            fields = fields.reshape(-1, pair.n_hidden)
+            free = hidden.log_partition(fields, 0.0).sum(1).reshape(len(numbers), -1)
+            logs = columns.log_weights[states_of_rows] @ candidates.T + free
+            yield numbers, states_of_rows, candidates, fields, logs
 
 
 def log_likelihood(model, X, log_partition, max_work=None, **options):

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._common.rows import BLOCK_ENTRIES, blocks
-from fastmf.inference.missing.layered import log_prob_of_seen, with_means
-from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
+from fastmf._common.rows import blocks
+from fastmf.inference.missing.layered import completions, log_prob_of_seen, with_means
+from fastmf.inference.sampling.states import flat_states
 from fastmf.models.exact import missing_columns, normalized, states_of, sums_over_side
 from fastmf.priors._protocol import (
     by_parts,
@@ -182,22 +182,13 @@ def _sum_of_units(weights, derivatives):
 
 
 def _over_missing_states(model, X, w):
-    visible, hidden = model.layers
-    columns = flat_states(visible)
-    values, seen = columns.values.toarray(), np.nan_to_num(X, nan=0.0)
-    value, sums = 0.0, None
-    for rows, state_rows, tables in batches_of_rows(columns.missing(X), columns.offsets):
-        candidates = one_hot_states(tables)
-        n = max(1, BLOCK_ENTRIES // (len(candidates) * sum(model.sizes)))
-        for start in range(0, len(rows), n):
-            batch = rows[start : start + n]
-            completions = candidates @ values[state_rows[start : start + n]]
-            x = (seen[batch][:, None] + completions).reshape(-1, X.shape[1])
-            logs = mean_log_prob(visible, x).sum(1)
-            logs += hidden.log_partition(x @ model.weights, 0.0).sum(1)
-            row_values, p = normalized(logs.reshape(len(batch), -1))
-            value += w[batch] @ row_values
-            sums = added(sums, of_complete(model, x, (p * w[batch, None]).ravel())[1])
+    columns, seen = flat_states(model.visible), np.nan_to_num(X, nan=0.0)
+    values, value, sums = columns.values.toarray(), w @ log_prob_of_seen(model.visible, X), None
+    for rows, of_states, candidates, _, logs in completions(model, columns, X):
+        row_values, p = normalized(logs)
+        value += w[rows] @ row_values
+        x = (seen[rows][:, None] + candidates @ values[of_states]).reshape(-1, X.shape[1])
+        sums = added(sums, of_complete(model, x, (p * w[rows, None]).ravel())[1])
     return value, sums
 
 
