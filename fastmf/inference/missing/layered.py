@@ -11,6 +11,7 @@ for all states of the missing units, with h summed out. Otherwise observed units
 mean-field solution, or in chains that are annealed from its fields.
 """
 
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -79,7 +80,7 @@ def exact_given(model, X, max_work=None):
     log_partition = np.full(n_rows, np.nan)
     for solve, rows in (
         (_sum_over_missing, (of_missing <= of_hidden) & (of_missing <= max_work)),
-        (_sum_over_hidden, (of_missing > of_hidden) & (of_hidden <= max_work)),
+        (partial(_sum_over_hidden, of_hidden), (of_missing > of_hidden) & (of_hidden <= max_work)),
     ):
         if rows.any():
             even[rows], odd[rows], log_partition[rows] = solve(pair, X[rows])
@@ -96,15 +97,14 @@ def _work_of_missing(pair, X):
     return pair.n_hidden * 2.0 ** np.minimum(log_states, 1000)
 
 
-def _sum_over_hidden(pair, X):
-    """Sum over all states of the hidden side."""
+def _sum_over_hidden(work, pair, X):
+    """Sum over all states of the hidden side, which takes this work for one row."""
     visible, hidden = (as_dtype(layer, np.float64) for layer in pair.layers)
 
     def summands(w, h, fields):
         return visible.moments(fields, 0.0)[0].T @ w.T, h.T @ w.T
 
-    n_states = min(number_of_states(hidden), BLOCK_ENTRIES // 4 // sum(pair.sizes))
-    parts = []
+    parts, n_states = [], min(work, BLOCK_ENTRIES // 4) / max(pair.n_visible, 1)
     for rows in blocks(len(X), len(X) * n_states):
         log_partition, sums = sums_over_side(
             hidden, visible, pair.weights.T.astype(float), summands, X[rows]
