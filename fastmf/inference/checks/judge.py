@@ -40,23 +40,18 @@ def reasons_of(solved, question, exact_sums=True):
 
     Without `exact_sums`, only other methods are compared.
     """
-    n_rows = np.size(solved.converged)
-    reasons = [""] * n_rows
+    reasons = np.full(np.size(solved.converged), "", object)
     if solved.log_partition is None:
         return None
     values, ended = np.atleast_1d(solved.log_partition), np.atleast_1d(solved.converged)
     rows = np.flatnonzero(ended & np.isfinite(values))
     if not len(rows):
-        return reasons
+        return list(reasons)
     model, tilt = question.model, question.tilt
     mean, var = (joined(model, part)[rows] for part in (solved.mean, solved.var))
     tilt = tilt._make(part[rows] if len(part) > 1 else part for part in tilt)
-    decided = [None] * len(rows)
-    if exact_sums:
-        decided = _by_exact_sums(question, tilt, mean, values[rows])
-    for row, reason in zip(rows, decided, strict=True):
-        reasons[row] = reason or ""
-    undecided = np.array([reason is None for reason in decided])
+    reasons[rows] = _by_exact_sums(question, tilt, mean, values[rows]) if exact_sums else None
+    undecided = np.array([reason is None for reason in reasons[rows]])
     if undecided.any():
         if are_too_large(model, undecided.sum(), question.whole):
             return None
@@ -69,9 +64,8 @@ def reasons_of(solved, question, exact_sums=True):
         by_methods = by_other_answers(question, judged, numbers)
         if by_methods is None:
             return None
-        for row, reason in zip(numbers, by_methods, strict=True):
-            reasons[row] = reason
-    return reasons
+        reasons[numbers] = by_methods
+    return list(reasons)
 
 
 def _by_exact_sums(question, tilt, mean, values):
