@@ -27,7 +27,7 @@ from fastmf.models.boltzmann import machine_of_layers
 from fastmf.models.exact import normalized, states_of
 from fastmf.models.layered import Layered
 from fastmf.priors._groups import column_sizes, has_groups, only_groups
-from fastmf.priors._protocol import as_dtype, by_parts, can_sample, has_log_prob, parts_of
+from fastmf.priors._protocol import as_dtype, by_parts, can_sample, has_log_prob
 from fastmf.priors._queries import columns_of_values, is_discrete, number_of_states, widths
 from fastmf.priors.concatenated import concatenate
 
@@ -263,10 +263,7 @@ def _enumerated_side(sides, n_rows):
     width = sum(shape) * n_rows if bipartite else shape[0] + n_rows
     if has_forbidden(sides.couplings):
         return None
-    counts = [
-        number_of_states(prior) if all(map(has_log_prob, parts_of(prior))) else np.inf
-        for prior in sides.priors
-    ]
+    counts = [number_of_states(x) if has_log_prob(x) else np.inf for x in sides.priors]
     best = int(np.argmin(counts))
     return best if counts[best] * width <= MAX_NUMBERS else None
 
@@ -315,7 +312,7 @@ def ranges(prior, var):
 def _eliminated(sides, tilt, values):
     """Compute the `ExactRows` of a fully visible machine, None if its tables are large."""
     prior, n_rows = sides.priors[0], len(values)
-    if not is_discrete(prior) or not all(map(has_log_prob, parts_of(prior))):
+    if not is_discrete(prior) or not has_log_prob(prior):
         return None
     units = GraphUnits(BoltzmannMachine(sides.couplings, prior))
     if not is_small(units.graph, n_rows):
@@ -581,6 +578,6 @@ def seconds_of_messages(graph, values):
 
 def values_of(rows):
     """Return the values of each unit or group; None if belief propagation does not apply."""
-    if rows.precision.any() or not all(map(has_log_prob, parts_of(rows.prior))):
+    if rows.precision.any() or not has_log_prob(rows.prior):
         return None
     return columns_of_values(rows.prior) or None
