@@ -82,14 +82,8 @@ def exact_averages(model):
     summed, independent = model.layers[side], model.layers[1 - side]
 
     def summands(w, x, fields):
-        zero = fields.dtype.type(0)
-        mean, var = independent.moments(fields, zero)
-        derivatives = (
-            log_prob_gradient(summed, x),
-            prior_gradient(independent, fields, zero, mean, var),
-        )
-        fields = (field for layer in derivatives for field in learned_fields(layer))
-        return [x.T @ (w[:, None] * mean), *(weighted_sum(w, field) for field in fields)]
+        pairs, *layers = weighted_derivatives(summed, independent, x, fields, w)
+        return [pairs, *(field for layer in layers for field in learned_fields(layer))]
 
     weights = model.weights.T if side else model.weights
     log_partition, (pairs, *fields) = sums_over_side(summed, independent, weights, summands)
@@ -105,19 +99,24 @@ def weighted_sum(weights, x):
     return (weights @ x.reshape(len(x), -1)).reshape(x.shape[1:])
 
 
+def weighted_derivatives(visible, hidden, x, b, w):
+    """Sum derivatives of log sum_h exp(-energy(x, h)) over states `x` with fields `b`."""
+    zero = b.dtype.type(0)
+    mean, var = hidden.moments(b, zero)
+    layers = log_prob_gradient(visible, x), prior_gradient(hidden, b, zero, mean, var)
+    sums = (map_parameters(partial(weighted_sum, w), of_layer) for of_layer in layers)
+    return [x.T @ (w[:, None] * mean), *sums]
+
+
 def of_complete(model, x, w):
     """Compute the weighted sum over rows of log sum_h exp(-energy(x, h)), and its derivatives."""
     visible, hidden = model.layers
     b = x @ model.couplings[0]
-    zero = b.dtype.type(0)
-    mean, var = hidden.moments(b, zero)
     values = (
         w @ mean_log_prob(visible, x).sum(1, dtype=np.float64),
-        w @ hidden.log_partition(b, zero).sum(1, dtype=np.float64),
+        w @ hidden.log_partition(b, b.dtype.type(0)).sum(1, dtype=np.float64),
     )
-    derivatives = log_prob_gradient(visible, x), prior_gradient(hidden, b, zero, mean, var)
-    layers = [map_parameters(partial(weighted_sum, w), of_layer) for of_layer in derivatives]
-    return values, [x.T @ (w[:, None] * mean), *layers]
+    return values, weighted_derivatives(visible, hidden, x, b, w)
 
 
 def of_incomplete(model, X, w):
@@ -184,11 +183,12 @@ def _sum_of_units(weights, derivatives):
 def _over_missing_states(model, X, w):
     columns, seen = flat_states(model.visible), np.nan_to_num(X, nan=0.0)
     values, value, sums = columns.values.toarray(), w @ log_prob_of_seen(model.visible, X), None
-    for rows, of_states, candidates, _, logs in completions(model, columns, X):
+    for rows, of_states, candidates, fields, logs in completions(model, columns, X):
         row_values, p = normalized(logs)
         value += w[rows] @ row_values
         x = (seen[rows][:, None] + candidates @ values[of_states]).reshape(-1, X.shape[1])
-        sums = added(sums, of_complete(model, x, (p * w[rows, None]).ravel())[1])
+        p = (p * w[rows, None]).ravel()
+        sums = added(sums, weighted_derivatives(*model.layers, x, fields, p))
     return value, sums
 
 
