@@ -27,7 +27,7 @@ from fastmf.models.boltzmann import machine_of_layers
 from fastmf.models.exact import normalized, states_of
 from fastmf.models.layered import Layered
 from fastmf.priors._groups import column_sizes, has_groups, only_groups
-from fastmf.priors._protocol import as_dtype, by_parts, can_sample, has_log_prob
+from fastmf.priors._protocol import by_parts, can_sample, has_log_prob
 from fastmf.priors._queries import columns_of_values, is_discrete, number_of_states, widths
 from fastmf.priors.concatenated import concatenate
 
@@ -177,11 +177,9 @@ class JudgedRows(NamedTuple):
 
 def machine_of(model):
     """Convert a model to an RBM or BoltzmannMachine in double precision."""
-    if isinstance(model, Layered):
-        model = model.bipartite()
-        layers = (as_dtype(prior, np.float64) for prior in model.layers)
-        return RBM(model.weights.astype(np.float64), *layers)
-    return BoltzmannMachine(model.couplings.astype(np.float64), as_dtype(model.prior, np.float64))
+    sides = sides_of(model)
+    kind = BoltzmannMachine if len(sides.priors) == 1 else RBM
+    return kind(sides.couplings, *sides.priors)
 
 
 def joined(model, parts):

@@ -49,36 +49,29 @@ class ExactAverages(NamedTuple):
     layers: tuple
 
 
-def enumerated_layer(model):
-    """Return the layer of an RBM to enumerate, 0 or 1; None if it is deep or has many states."""
-    if model.deep:
-        return None
-    counts = [number_of_states(layer) for layer in model.layers]
-    return int(np.argmin(counts)) if min(counts) <= MAX_SUMMED_STATES else None
-
-
-def is_exact(model):
+def is_exact(model, max_states=MAX_SUMMED_STATES):
     """Whether exact averages are possible: a layer is enumerated, or all units are Gaussian."""
-    return _only_gaussian(model) or enumerated_layer(model) is not None
+    if model.deep:
+        return False
+    is_small = min(map(number_of_states, model.layers)) <= max_states
+    return is_small or all(gaussian_units(layer).all() for layer in model.layers)
 
 
 def is_cheaply_exact(model):
     """Whether exact averages cost no more than approximate ones."""
-    quick = 4 * min(map(number_of_states, model.layers)) <= MAX_SUMMED_STATES
-    return not model.deep and (quick or _only_gaussian(model))
-
-
-def _only_gaussian(model):
-    return not model.deep and all(gaussian_units(layer).all() for layer in model.layers)
+    return is_exact(model, MAX_SUMMED_STATES // 4)
 
 
 def exact_averages(model):
     """Compute exact averages over a machine."""
-    side = enumerated_layer(model)
-    if side is None:  # Gaussian units: integrate over a row without observed values
+    counts = [number_of_states(layer) for layer in model.layers]
+    if (
+        min(counts) > MAX_SUMMED_STATES
+    ):  # Gaussian units: integrate over a row without observed values
         nothing = np.full((1, model.n_visible), np.nan)
         value, (pairs, *layers) = _of_gaussian_units(model, nothing, np.ones(1))
         return ExactAverages(float(value), (pairs,), tuple(layers))
+    side = int(np.argmin(counts))
     summed, independent = model.layers[side], model.layers[1 - side]
 
     def summands(w, x, fields):
