@@ -633,7 +633,7 @@ def _exact_value(model, include_exact):
         include_exact = enumerable(model)
     if include_exact is not None:
         return exact(model, averages=False).log_partition if include_exact else None
-    has_sum = is_discrete(model.prior) and all(map(has_log_prob, parts_of(model.prior)))
+    has_sum = is_discrete(model.prior) and has_log_prob(model.prior)
     if not (has_sum and is_small(pairwise_graph(model))):
         return None
     try:

@@ -157,24 +157,32 @@ def numbered_states(columns, numbers):
     return np.hstack([np.zeros((len(numbers), 0)), *values])
 
 
-def sums_over_side(summed, other, weights, summands):
+def sums_over_side(summed, other, weights, summands, X=None):
     """Compute the log-partition of an RBM, and averages, by enumerating one layer.
 
     summands(w, x, fields) computes a list of sums over states `x` with weights `w`; given x, the
-    units of the other layer are independent, with these `fields`.
+    units of the other layer are independent, with these `fields`. With rows `X` of the other layer,
+    NaN where units are summed, w has the shape (n_rows, n_states), rows are on the last axis of
+    each sum, and the log-probabilities of observed values are left out.
     """
+    if X is not None:
+        seen, missing = np.nan_to_num(X, nan=0.0), missing_columns(other, X).astype(float)
     largest, totals = -np.inf, None
     for x in states_of(summed, sum(weights.shape)):
         x = x.astype(weights.dtype)
         fields = x @ weights
         logs = summed.log_prob(x).sum(1, dtype=np.float64)
-        logs += other.log_partition(fields, fields.dtype.type(0)).sum(1, dtype=np.float64)
+        of_columns = other.log_partition(fields, fields.dtype.type(0))
+        if X is None:
+            logs += of_columns.sum(1, dtype=np.float64)
+        else:
+            logs = seen @ fields.T + missing @ of_columns.T + logs
         # Weights are relative to the largest one so far.
-        new_largest = max(largest, logs.max())
-        if new_largest == -np.inf:  # all states so far are impossible
+        new_largest = np.maximum(largest, logs.max(-1))
+        if np.all(new_largest == -np.inf):  # all states so far are impossible
             continue
-        w = np.exp(logs - new_largest)
-        sums = [w.sum(), *summands(w, x, fields)]
+        w = np.exp(logs - new_largest[..., None])
+        sums = [w.sum(-1), *summands(w, x, fields)]
         if totals is not None:
             scale = np.exp(largest - new_largest)
             sums = [scale * total + new for total, new in zip(totals, sums, strict=True)]
@@ -182,7 +190,21 @@ def sums_over_side(summed, other, weights, summands):
     if totals is None:
         raise ValueError(NO_STATES)
     total, *sums = totals
-    return float(largest + np.log(total)), [part / total for part in sums]
+    return largest + np.log(total), [part / total for part in sums]
+
+
+def missing_columns(prior, X):
+    """Return whether each unit or group of each row is missing: NaN in its first unit."""
+    sizes = column_sizes(prior)
+    return np.isnan(X[:, np.cumsum(sizes) - sizes])
+
+
+def normalized(logs):
+    """Return the logarithms of sums of weights over the last axis, and their probabilities."""
+    largest = logs.max(-1, keepdims=True)
+    w = np.exp(logs - largest)
+    total = w.sum(-1, keepdims=True)
+    return (largest + np.log(total))[..., 0], w / total
 
 
 def _variance(mean, square):
@@ -254,13 +276,13 @@ def _exact_rbm(model, averages):
 
     log_partition, sums = sums_over_side(summed, independent, weights, summands)
     if not averages:
-        return Exact(log_partition)
+        return Exact(float(log_partition))
     mean, square, other_mean, other_square, pairwise = sums
     means = mean, other_mean
     variances = _variance(mean, square), _variance(other_mean, other_square)
     if side:
         means, variances, pairwise = means[::-1], variances[::-1], pairwise.T
-    return Exact(log_partition, means, variances, pairwise)
+    return Exact(float(log_partition), means, variances, pairwise)
 
 
 def _exact_graph(pair, model, averages, max_bytes):

@@ -41,6 +41,7 @@ from fastmf.learning.layered.step import Plan
 from fastmf.learning.training.ascent import initial_state, learning_rate
 from fastmf.learning.training.trainer import monitor_rows, resampled_rows, stream, within_range
 from fastmf.models._checks import unit_prior
+from fastmf.models.exact import missing_columns
 from fastmf.priors import Bernoulli, Categorical, Gaussian, Ordinal
 from fastmf.priors._groups import column_sizes, has_groups, has_groups_of_states
 from fastmf.priors._protocol import as_dtype, is_unit_prior, n_units, repeated
@@ -418,12 +419,11 @@ class Learning:
 
     def _score_of_units(self, prior, X, weights=None):
         """Return the average log-likelihood of rows under uncoupled units of this prior."""
-        sizes, (_, scaling) = column_sizes(prior), self._centred()
+        _, scaling = self._centred()
         X, prior = scaling.data(X, np.float64), scaling.units(as_dtype(prior, np.float64))
         log_partition = prior.log_partition(0.0, 0.0)
         if is_incomplete(X):
-            seen = ~np.isnan(X[:, np.cumsum(sizes) - sizes])
-            logs = log_prob_of_seen(prior, X) - seen @ log_partition
+            logs = log_prob_of_seen(prior, X) - ~missing_columns(prior, X) @ log_partition
         else:
             logs = log_prob_of_rows(prior, X, np.float64) - log_partition.sum()
         return float(np.average(logs, weights=weights))

@@ -24,10 +24,10 @@ from fastmf.models import RBM, BoltzmannMachine
 from fastmf.models._couplings import entries, has_forbidden, with_entries
 from fastmf.models._graph_sums import MAX_ENTRIES, is_small
 from fastmf.models.boltzmann import machine_of_layers
-from fastmf.models.exact import states_of
+from fastmf.models.exact import normalized, states_of
 from fastmf.models.layered import Layered
 from fastmf.priors._groups import column_sizes, has_groups, only_groups
-from fastmf.priors._protocol import as_dtype, by_parts, can_sample, has_log_prob, parts_of
+from fastmf.priors._protocol import by_parts, can_sample, has_log_prob
 from fastmf.priors._queries import columns_of_values, is_discrete, number_of_states, widths
 from fastmf.priors.concatenated import concatenate
 
@@ -40,23 +40,18 @@ def reasons_of(solved, question, exact_sums=True):
 
     Without `exact_sums`, only other methods are compared.
     """
-    n_rows = np.size(solved.converged)
-    reasons = [""] * n_rows
+    reasons = np.full(np.size(solved.converged), "", object)
     if solved.log_partition is None:
         return None
     values, ended = np.atleast_1d(solved.log_partition), np.atleast_1d(solved.converged)
     rows = np.flatnonzero(ended & np.isfinite(values))
     if not len(rows):
-        return reasons
+        return list(reasons)
     model, tilt = question.model, question.tilt
     mean, var = (joined(model, part)[rows] for part in (solved.mean, solved.var))
     tilt = tilt._make(part[rows] if len(part) > 1 else part for part in tilt)
-    decided = [None] * len(rows)
-    if exact_sums:
-        decided = _by_exact_sums(question, tilt, mean, values[rows])
-    for row, reason in zip(rows, decided, strict=True):
-        reasons[row] = reason or ""
-    undecided = np.array([reason is None for reason in decided])
+    reasons[rows] = _by_exact_sums(question, tilt, mean, values[rows]) if exact_sums else None
+    undecided = np.array([reason is None for reason in reasons[rows]])
     if undecided.any():
         if are_too_large(model, undecided.sum(), question.whole):
             return None
@@ -69,9 +64,8 @@ def reasons_of(solved, question, exact_sums=True):
         by_methods = by_other_answers(question, judged, numbers)
         if by_methods is None:
             return None
-        for row, reason in zip(numbers, by_methods, strict=True):
-            reasons[row] = reason
-    return reasons
+        reasons[numbers] = by_methods
+    return list(reasons)
 
 
 def _by_exact_sums(question, tilt, mean, values):
@@ -183,11 +177,9 @@ class JudgedRows(NamedTuple):
 
 def machine_of(model):
     """Convert a model to an RBM or BoltzmannMachine in double precision."""
-    if isinstance(model, Layered):
-        model = model.bipartite()
-        layers = (as_dtype(prior, np.float64) for prior in model.layers)
-        return RBM(model.weights.astype(np.float64), *layers)
-    return BoltzmannMachine(model.couplings.astype(np.float64), as_dtype(model.prior, np.float64))
+    sides = sides_of(model)
+    kind = BoltzmannMachine if len(sides.priors) == 1 else RBM
+    return kind(sides.couplings, *sides.priors)
 
 
 def joined(model, parts):
@@ -225,7 +217,7 @@ def count_couplings(couplings):
     return int(np.count_nonzero(entries(couplings)))
 
 
-# Maximum size of an enumeration of all rows, an eighth of which is in memory at a time.
+# Maximum size of an enumeration of all rows.
 MAX_NUMBERS = 2**21
 # Range of a unit with unbounded values, in standard deviations.
 DEVIATIONS = 4.0
@@ -269,75 +261,41 @@ def _enumerated_side(sides, n_rows):
     width = sum(shape) * n_rows if bipartite else shape[0] + n_rows
     if has_forbidden(sides.couplings):
         return None
-    counts = [
-        number_of_states(prior) if all(map(has_log_prob, parts_of(prior))) else np.inf
-        for prior in sides.priors
-    ]
+    counts = [number_of_states(x) if has_log_prob(x) else np.inf for x in sides.priors]
     best = int(np.argmin(counts))
     return best if counts[best] * width <= MAX_NUMBERS else None
 
 
 def _enumerated(sides, summed, tilt, values):
     """Compute `ExactRows` over the states of one side; sum the other, if any, analytically."""
-    prior, n_rows = sides.priors[summed], len(values)
+    prior, of_side = sides.priors[summed], sides.slices[summed]
     x = np.vstack(list(states_of(prior, 1)))
     fields = x @ (sides.couplings.T if summed else sides.couplings)
-    log_weights = prior.log_prob(x).sum(1)
-    if len(sides.priors) == 1:
-        log_weights = log_weights + (fields * x).sum(1) / 2
     tilt = [np.broadcast_to(part, values.shape) for part in tilt]
-    step = max(1, MAX_NUMBERS // 8 // (len(x) * sum(sides.couplings.shape)))
-    sums = []
-    for first in range(0, n_rows, step):
-        some_values, *tilts = (part[first : first + step] for part in (values, *tilt))
-        sums.append(_sums_of_rows(sides, summed, (x, fields, log_weights), tilts, some_values))
-    return ExactRows(*map(np.concatenate, zip(*sums, strict=True)))
-
-
-def _sums_of_rows(sides, summed, states, tilt, values):
-    """Compute the `ExactRows` of some rows and tilts, from (states, fields, log-weights)."""
-    x, fields, log_weights = states
-    prior, of_side = sides.priors[summed], sides.slices[summed]
     field, precision, clamped = (part[:, of_side] for part in tilt)
-    logs = log_weights + field @ x.T - precision @ (x**2).T / 2
-    if clamped.any():
-        wrong = (clamped[:, None] & (x != values[:, None, of_side])).any(2)
-        logs = np.where(wrong, -np.inf, logs)
-    bipartite = len(sides.priors) == 2
-    if bipartite:
-        prior_there, of_other_side = sides.priors[1 - summed], sides.slices[1 - summed]
-        field, *more = (part[:, None, of_other_side] for part in (*tilt, values))
-        b = fields + field
-        parts = [np.broadcast_to(part, b.shape).reshape(-1, b.shape[2]) for part in (b, *more)]
-        means, terms = terms_of_units(prior_there, parts[0], *parts)
-        logs = logs + terms.sum(1).reshape(logs.shape)
-    largest = logs.max(1)
-    exists = np.isfinite(largest)  # otherwise no state is possible, or units have no moments
-    w = np.exp(logs - largest[:, None])
-    log_partition = np.where(exists, largest + np.log(w.sum(1)), np.nan)
-    w /= w.sum(1, keepdims=True)
+    logs = prior.log_prob(x).sum(1) + field @ x.T - precision @ (x**2).T / 2
+    for k in np.flatnonzero(clamped.any(0)):
+        logs[clamped[:, [k]] & (x[:, k] != values[:, of_side][:, [k]])] = -np.inf
     mean, width = np.empty(values.shape), np.empty(values.shape)
+    if len(sides.priors) == 1:
+        log_partition, w = normalized(logs + (fields * x).sum(1) / 2)
+    else:
+        other, of_other = sides.priors[1 - summed], sides.slices[1 - summed]
+        field, *more = (part[:, None, of_other] for part in (*tilt, values))
+        parts = np.broadcast_arrays(fields + field, *more)
+        shape, (b, *more) = parts[0].shape, [part.reshape(-1, part.shape[2]) for part in parts]
+        means, terms = terms_of_units(other, b, b, *more)
+        log_partition, w = normalized(logs + terms.sum(1).reshape(logs.shape))
+        average = (w[:, None] @ means.reshape(shape))[:, 0]
+        mean[:, of_other], width[:, of_other] = average, widths(other)
+        if not is_discrete(other):
+            squares = (other.moments(b, more[0])[1] + means**2).reshape(shape)
+            var = np.maximum((w[:, None] @ squares)[:, 0] - average**2, 0)
+            width[:, of_other] = ranges(other, var)
     mean[:, of_side], width[:, of_side] = w @ x, widths(prior)
-    if bipartite:
-        means = means.reshape(b.shape)
-        mean[:, of_other_side] = _averages(w, means)
-        width[:, of_other_side] = _widths_or_deviations(prior_there, *parts[:2], w, means)
-    mean[~exists], width[~exists] = 0, 1
+    unknown = ~np.isfinite(log_partition)  # no state is possible, or units have no moments
+    log_partition[unknown], mean[unknown], width[unknown] = np.nan, 0, 1
     return ExactRows(log_partition, mean, width)
-
-
-def _averages(w, values):
-    """Average values of shape (n_rows, n_states, n_units) with the weights of all states."""
-    return (w[:, None] @ values)[:, 0]
-
-
-def _widths_or_deviations(prior, b, precision, w, mean):
-    """Return the ranges of units in each row, from variances if units are not discrete."""
-    if is_discrete(prior):
-        return widths(prior)
-    var = prior.moments(b, precision)[1].reshape(mean.shape)
-    between = _averages(w, mean**2) - _averages(w, mean) ** 2
-    return ranges(prior, _averages(w, var) + np.maximum(between, 0))
 
 
 def ranges(prior, var):
@@ -352,7 +310,7 @@ def ranges(prior, var):
 def _eliminated(sides, tilt, values):
     """Compute the `ExactRows` of a fully visible machine, None if its tables are large."""
     prior, n_rows = sides.priors[0], len(values)
-    if not is_discrete(prior) or not all(map(has_log_prob, parts_of(prior))):
+    if not is_discrete(prior) or not has_log_prob(prior):
         return None
     units = GraphUnits(BoltzmannMachine(sides.couplings, prior))
     if not is_small(units.graph, n_rows):
@@ -618,6 +576,6 @@ def seconds_of_messages(graph, values):
 
 def values_of(rows):
     """Return the values of each unit or group; None if belief propagation does not apply."""
-    if rows.precision.any() or not all(map(has_log_prob, parts_of(rows.prior))):
+    if rows.precision.any() or not has_log_prob(rows.prior):
         return None
     return columns_of_values(rows.prior) or None

@@ -36,7 +36,7 @@ from fastmf.models.exact import states_of
 from fastmf.models.layered import Layered
 from fastmf.priors import Bernoulli, Gaussian, Ising
 from fastmf.priors._groups import column_sizes, has_groups
-from fastmf.priors._protocol import as_dtype, can_sample, has_log_prob, n_units, parts_of, sample
+from fastmf.priors._protocol import as_dtype, can_sample, has_log_prob, n_units, sample
 from fastmf.priors._queries import extreme_starts, is_discrete, number_of_states, two_values
 
 # Maximum number of rows of each array of starts, and twice the maximum number of mixed products.
@@ -332,7 +332,7 @@ def _sums_over_states(sides, b, rng):
                 x = x + 0.0  # no -0, whose bytes differ
                 sides_of_states[k] = x[list({r.tobytes(): i for i, r in enumerate(x)}.values())]
     for k, x in sides_of_states.items():
-        if all(map(has_log_prob, parts_of(sides.priors[k]))):
+        if has_log_prob(sides.priors[k]):
             yield log_sum_of_weights(sides, k, x)
 
 

@@ -11,18 +11,24 @@ for all states of the missing units, with h summed out. Otherwise observed units
 mean-field solution, or in chains that are annealed from its fields.
 """
 
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp, softmax
 
 from fastmf._common.rows import BLOCK_ENTRIES, blocks, is_incomplete, row_blocks
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.likelihood import log_likelihood as mean_field_log_likelihood
 from fastmf.inference.sampling.gibbs import MATCHING, log_mean, neutral_base
 from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
-from fastmf.models.exact import MAX_LAYER_STATES, MAX_LAYER_UNITS, states_of
+from fastmf.models.exact import (
+    MAX_LAYER_STATES,
+    MAX_LAYER_UNITS,
+    missing_columns,
+    normalized,
+    sums_over_side,
+)
 from fastmf.models.layered import places_on_sides
 from fastmf.priors._groups import column_sizes, groups, has_groups
 from fastmf.priors._protocol import as_dtype, by_parts, can_draw, draw
@@ -74,7 +80,7 @@ def exact_given(model, X, max_work=None):
     log_partition = np.full(n_rows, np.nan)
     for solve, rows in (
         (_sum_over_missing, (of_missing <= of_hidden) & (of_missing <= max_work)),
-        (_sum_over_hidden, (of_missing > of_hidden) & (of_hidden <= max_work)),
+        (partial(_sum_over_hidden, of_hidden), (of_missing > of_hidden) & (of_hidden <= max_work)),
     ):
         if rows.any():
             even[rows], odd[rows], log_partition[rows] = solve(pair, X[rows])
@@ -91,55 +97,53 @@ def _work_of_missing(pair, X):
     return pair.n_hidden * 2.0 ** np.minimum(log_states, 1000)
 
 
-def _sum_over_hidden(pair, X):
-    """Sum over all states of the hidden side."""
+def _sum_over_hidden(work, pair, X):
+    """Sum over all states of the hidden side, which takes this work for one row."""
     visible, hidden = (as_dtype(layer, np.float64) for layer in pair.layers)
-    weights, seen = pair.weights.astype(float), np.nan_to_num(X, nan=0.0)
-    sizes = column_sizes(visible)
-    missing = np.isnan(X[:, np.cumsum(sizes) - sizes]).astype(float)
-    top, total, sums = np.full(len(X), -np.inf), np.zeros(len(X)), np.zeros(X.shape)
-    of_hidden = np.zeros((len(X), pair.n_hidden))
-    for h in states_of(hidden, max(pair.n_visible, pair.n_hidden, 512)):
-        fields = h @ weights.T
-        log_prior = hidden.log_prob(h).sum(1)
-        free = visible.log_partition(fields, 0.0)
-        mean = visible.moments(fields, 0.0)[0]
-        n_rows = max(1, BLOCK_ENTRIES // len(h))
-        for start in range(0, len(X), n_rows):
-            block = slice(start, start + n_rows)
-            logs = seen[block] @ fields.T + missing[block] @ free.T + log_prior
-            largest = np.maximum(top[block], logs.max(1))
-            scale = np.exp(top[block] - largest)
-            w = np.exp(logs - largest[:, None])
-            total[block] = scale * total[block] + w.sum(1)
-            sums[block] = scale[:, None] * sums[block] + w @ mean
-            of_hidden[block] = scale[:, None] * of_hidden[block] + w @ h
-            top[block] = largest
-    return sums / total[:, None], of_hidden / total[:, None], top + np.log(total)
+
+    def summands(w, h, fields):
+        return visible.moments(fields, 0.0)[0].T @ w.T, h.T @ w.T
+
+    parts, n_states = [], min(work, BLOCK_ENTRIES // 4) / max(pair.n_visible, 1)
+    for rows in blocks(len(X), len(X) * n_states):
+        log_partition, sums = sums_over_side(
+            hidden, visible, pair.weights.T.astype(float), summands, X[rows]
+        )
+        parts.append((*(means.T for means in sums), log_partition))
+    return map(np.concatenate, zip(*parts, strict=True))
 
 
 def _sum_over_missing(pair, X):
     """Sum over all states of the missing units; the hidden side is summed analytically."""
-    weights, columns = pair.weights.astype(float), flat_states(pair.visible)
-    hidden = as_dtype(pair.hidden, np.float64)
-    given, table = np.nan_to_num(X, nan=0.0) @ weights, columns.values @ weights
-    means, log_partition = np.zeros((len(X), len(table))), np.empty(len(X))
+    hidden, columns = as_dtype(pair.hidden, np.float64), flat_states(pair.visible)
+    means, log_partition = np.zeros((len(X), len(columns.log_weights))), np.empty(len(X))
     of_hidden = np.empty((len(X), pair.n_hidden))
+    for rows, of_states, candidates, fields, logs in completions(pair, columns, X):
+        log_partition[rows], w = normalized(logs)
+        means[rows[:, None], of_states] = w @ candidates
+        given_state = hidden.moments(fields, 0.0)[0].reshape(*w.shape, -1)
+        of_hidden[rows] = np.einsum("rs,rsu->ru", w, given_state)
+    return columns.means(means), of_hidden, log_partition
+
+
+def completions(pair, columns, X):
+    """Yield blocks of rows, and the log-weights of all states of their missing units.
+
+    Yields numbers of rows, (n_rows,), and of states of their missing columns, (n_rows, n_numbers);
+    the joint states, (n_states, n_numbers), one-hot; the fields of the hidden units,
+    (n_rows * n_states, n_hidden); and the log-weights, (n_rows, n_states).
+    """
+    weights, hidden = pair.weights.astype(float), as_dtype(pair.hidden, np.float64)
+    given, table = np.nan_to_num(X, nan=0.0) @ weights, columns.values @ weights
     for rows, of_states, sizes in batches_of_rows(columns.missing(X), columns.offsets):
         candidates = one_hot_states(sizes)
-        n = max(1, BLOCK_ENTRIES // (len(candidates) * pair.n_hidden))
-        for start in range(0, len(rows), n):
-            numbers, block = rows[start : start + n], of_states[start : start + n]
-            b = given[numbers][:, None] + candidates @ table[block]
-            fields = b.reshape(-1, pair.n_hidden)
-            free = hidden.log_partition(fields, 0.0).sum(1)
-            logs = columns.log_weights[block] @ candidates.T + free.reshape(len(numbers), -1)
-            w = softmax(logs, axis=1)
-            means[numbers[:, None], block] = w @ candidates
-            given_state = hidden.moments(fields, 0.0)[0].reshape(b.shape)
-            of_hidden[numbers] = np.einsum("rs,rsu->ru", w, given_state)
-            log_partition[numbers] = logsumexp(logs, axis=1)
-    return columns.means(means), of_hidden, log_partition
+        for block in blocks(len(rows), len(rows) * len(candidates) * sum(pair.sizes)):
+            numbers, states_of_rows = rows[block], of_states[block]
+            fields = given[numbers][:, None] + candidates @ table[states_of_rows]
+            fields = fields.reshape(-1, pair.n_hidden)
+            free = hidden.log_partition(fields, 0.0).sum(1).reshape(len(numbers), -1)
+            logs = columns.log_weights[states_of_rows] @ candidates.T + free
+            yield numbers, states_of_rows, candidates, fields, logs
 
 
 def log_likelihood(model, X, log_partition, max_work=None, **options):
@@ -189,7 +193,7 @@ def average_of_phases(means, log_partition, converged, merge_tol=1e-2):
     nothing = ~counts.any(1)
     counts[nothing] = True
     logs = np.where(counts, np.where(nothing[:, None], 0.0, log_partition), -np.inf)
-    weights = softmax(logs, axis=1).astype(means.dtype)
+    weights = normalized(logs)[1].astype(means.dtype)
     return np.einsum("rs,rsu->ru", weights, means), any_converged
 
 
@@ -297,9 +301,9 @@ def annealed_rows(pair, X, base, fields=None):
 
     Chains start with the tilts `base`, which are zero for observed units, and end with `fields`.
     """
-    seen, sizes, zero = ~np.isnan(X), column_sizes(pair.visible), pair.dtype.type(0)
+    zero = pair.dtype.type(0)
     start = pair.visible.log_partition(base[0], zero).astype(np.float64)
-    start = np.where(seen[:, np.cumsum(sizes) - sizes], 0, start).sum(1)
+    start = np.where(missing_columns(pair.visible, X), start, 0).sum(1)
     start += pair.hidden.log_partition(base[1], zero).sum(1, dtype=np.float64)
     added = [-c if fields is None else f - c for c, f in zip(base, fields or base, strict=True)]
     parts = [

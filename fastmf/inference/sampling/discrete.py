@@ -25,7 +25,7 @@ import numpy as np
 from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 from scipy.special import softmax
 
-from fastmf._common.rows import BLOCK_ENTRIES
+from fastmf._common.rows import blocks
 from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.sampling.gibbs import (
     MIN_ANNEALED,
@@ -393,9 +393,9 @@ def _enumerated(columns, fields, missing):
     out = np.zeros_like(fields)
     for rows, states, sizes in batches_of_rows(missing, columns.offsets):
         halves = _halves(sizes)
-        n = max(1, BLOCK_ENTRIES // max(math.prod(map(int, sizes)), states.shape[1] ** 2))
-        for start in range(0, len(rows), n):
-            of_rows, of_row = states[start : start + n], rows[start : start + n, None]
+        n_entries = max(math.prod(map(int, sizes)), states.shape[1] ** 2)
+        for block in blocks(len(rows), len(rows) * n_entries):
+            of_rows, of_row = states[block], rows[block, None]
             couplings = columns.couplings[of_rows[:, :, None], of_rows[:, None]]
             out[of_row, of_rows] = _probabilities(couplings, fields[of_row, of_rows], *halves)
     return out

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, log_expit, log_ndtr, ndtri_exp
 
-from fastmf._common.rows import BLOCK_ENTRIES
+from fastmf._common.rows import blocks
 from fastmf._common.stored_columns import column_squares
 from fastmf.priors.spike_and_slab import ALWAYS
 
@@ -45,11 +45,9 @@ class SparsePosterior(NamedTuple):
 def draw_coefficients(posterior, included, moments, n, rng, n_sweeps, order=None):
     """Draw coefficients jointly, each time from a separate chain."""
     n_rows, n_units = posterior.X.shape
-    step = max(1, BLOCK_ENTRIES // max(n_rows, n_units))
     draws = np.empty((n, n_units))
-    for first in range(0, n, step):
-        chunk = slice(first, min(first + step, n))
-        shape = chunk.stop - first, n_units
+    for chunk in blocks(n, n * max(n_rows, n_units)):
+        shape = chunk.stop - chunk.start, n_units
         W = moments[0] + np.sqrt(moments[1]) * rng.normal(size=shape)
         W *= rng.random(shape) < included
         chains = _Chains(posterior, np.ascontiguousarray(W.T), rng)

@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._common.rows import BLOCK_ENTRIES, blocks
-from fastmf.inference.missing.layered import log_prob_of_seen, with_means
-from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
-from fastmf.models.exact import states_of, sums_over_side
-from fastmf.priors._groups import column_sizes
+from fastmf._common.rows import blocks
+from fastmf.inference.missing.layered import completions, log_prob_of_seen, with_means
+from fastmf.inference.sampling.states import flat_states
+from fastmf.models.exact import missing_columns, normalized, states_of, sums_over_side
 from fastmf.priors._protocol import (
     by_parts,
     joined,
@@ -50,47 +49,34 @@ class ExactAverages(NamedTuple):
     layers: tuple
 
 
-def enumerated_layer(model):
-    """Return the layer of an RBM to enumerate, 0 or 1; None if it is deep or has many states."""
-    if model.deep:
-        return None
-    counts = [number_of_states(layer) for layer in model.layers]
-    return int(np.argmin(counts)) if min(counts) <= MAX_SUMMED_STATES else None
-
-
-def is_exact(model):
+def is_exact(model, max_states=MAX_SUMMED_STATES):
     """Whether exact averages are possible: a layer is enumerated, or all units are Gaussian."""
-    return _only_gaussian(model) or enumerated_layer(model) is not None
+    if model.deep:
+        return False
+    is_small = min(map(number_of_states, model.layers)) <= max_states
+    return is_small or all(gaussian_units(layer).all() for layer in model.layers)
 
 
 def is_cheaply_exact(model):
     """Whether exact averages cost no more than approximate ones."""
-    quick = 4 * min(map(number_of_states, model.layers)) <= MAX_SUMMED_STATES
-    return not model.deep and (quick or _only_gaussian(model))
-
-
-def _only_gaussian(model):
-    return not model.deep and all(gaussian_units(layer).all() for layer in model.layers)
+    return is_exact(model, MAX_SUMMED_STATES // 4)
 
 
 def exact_averages(model):
     """Compute exact averages over a machine."""
-    side = enumerated_layer(model)
-    if side is None:  # Gaussian units: integrate over a row without observed values
+    counts = [number_of_states(layer) for layer in model.layers]
+    if (
+        min(counts) > MAX_SUMMED_STATES
+    ):  # Gaussian units: integrate over a row without observed values
         nothing = np.full((1, model.n_visible), np.nan)
         value, (pairs, *layers) = _of_gaussian_units(model, nothing, np.ones(1))
         return ExactAverages(float(value), (pairs,), tuple(layers))
+    side = int(np.argmin(counts))
     summed, independent = model.layers[side], model.layers[1 - side]
 
     def summands(w, x, fields):
-        zero = fields.dtype.type(0)
-        mean, var = independent.moments(fields, zero)
-        derivatives = (
-            log_prob_gradient(summed, x),
-            prior_gradient(independent, fields, zero, mean, var),
-        )
-        fields = (field for layer in derivatives for field in learned_fields(layer))
-        return [x.T @ (w[:, None] * mean), *(weighted_sum(w, field) for field in fields)]
+        pairs, *layers = weighted_derivatives(summed, independent, x, fields, w)
+        return [pairs, *(field for layer in layers for field in learned_fields(layer))]
 
     weights = model.weights.T if side else model.weights
     log_partition, (pairs, *fields) = sums_over_side(summed, independent, weights, summands)
@@ -98,7 +84,7 @@ def exact_averages(model):
     layers = [map_parameters(lambda _: next(fields), layer) for layer in (summed, independent)]
     if side:
         pairs, layers = pairs.T, layers[::-1]
-    return ExactAverages(log_partition, (pairs,), tuple(layers))
+    return ExactAverages(float(log_partition), (pairs,), tuple(layers))
 
 
 def weighted_sum(weights, x):
@@ -106,19 +92,24 @@ def weighted_sum(weights, x):
     return (weights @ x.reshape(len(x), -1)).reshape(x.shape[1:])
 
 
+def weighted_derivatives(visible, hidden, x, b, w):
+    """Sum derivatives of log sum_h exp(-energy(x, h)) over states `x` with fields `b`."""
+    zero = b.dtype.type(0)
+    mean, var = hidden.moments(b, zero)
+    layers = log_prob_gradient(visible, x), prior_gradient(hidden, b, zero, mean, var)
+    sums = (map_parameters(partial(weighted_sum, w), of_layer) for of_layer in layers)
+    return [x.T @ (w[:, None] * mean), *sums]
+
+
 def of_complete(model, x, w):
     """Compute the weighted sum over rows of log sum_h exp(-energy(x, h)), and its derivatives."""
     visible, hidden = model.layers
     b = x @ model.couplings[0]
-    zero = b.dtype.type(0)
-    mean, var = hidden.moments(b, zero)
     values = (
         w @ mean_log_prob(visible, x).sum(1, dtype=np.float64),
-        w @ hidden.log_partition(b, zero).sum(1, dtype=np.float64),
+        w @ hidden.log_partition(b, b.dtype.type(0)).sum(1, dtype=np.float64),
     )
-    derivatives = log_prob_gradient(visible, x), prior_gradient(hidden, b, zero, mean, var)
-    layers = [map_parameters(partial(weighted_sum, w), of_layer) for of_layer in derivatives]
-    return values, [x.T @ (w[:, None] * mean), *layers]
+    return values, weighted_derivatives(visible, hidden, x, b, w)
 
 
 def of_incomplete(model, X, w):
@@ -145,14 +136,14 @@ def _over_hidden_states(model, X, w):
     fields = h @ model.weights.T.astype(np.float64)
     mean, var = visible.moments(fields, 0.0)
     log_probs, log_partitions = hidden.log_prob(h).sum(1), visible.log_partition(fields, 0.0)
-    sizes, missing = column_sizes(visible), np.isnan(X)
-    columns, x = missing[:, np.cumsum(sizes) - sizes].astype(float), np.where(missing, 0, X)
+    missing, columns = np.isnan(X), missing_columns(visible, X).astype(float)
+    x = np.where(missing, 0, X)
     value = w @ log_prob_of_seen(visible, X)
     state_weights, missing_weights, pairs = np.zeros(len(h)), np.zeros_like(fields), 0.0
     for rows in blocks(len(X), len(X) * len(h)):
         logs = x[rows] @ fields.T + columns[rows] @ log_partitions.T + log_probs
-        row_values, p = _weighted_states(logs, w[rows])
-        value += row_values
+        row_values, p = normalized(logs)
+        value, p = value + w[rows] @ row_values, p * w[rows, None]
         state_weights += p.sum(0)
         missing_weights += p.T @ missing[rows]
         pairs = pairs + x[rows].T @ (p @ h)
@@ -164,14 +155,6 @@ def _over_hidden_states(model, X, w):
     ]
     hidden_sums = map_parameters(partial(weighted_sum, state_weights), log_prob_gradient(hidden, h))
     return value, [pairs, map_parameters(np.add, *parts), hidden_sums]
-
-
-def _weighted_states(logs, w):
-    """Return the weighted sum over rows of logsumexp(logs), and state probabilities times w."""
-    top = logs.max(1, keepdims=True)
-    p = np.exp(logs - top)
-    total = p.sum(1, keepdims=True)
-    return w @ (top + np.log(total))[:, 0], p * (w[:, None] / total)
 
 
 def _weighted(prior, derivatives, weights):
@@ -191,23 +174,14 @@ def _sum_of_units(weights, derivatives):
 
 
 def _over_missing_states(model, X, w):
-    visible, hidden = model.layers
-    columns = flat_states(visible)
-    values, seen = columns.values.toarray(), np.nan_to_num(X, nan=0.0)
-    value, sums = 0.0, None
-    for rows, state_rows, tables in batches_of_rows(columns.missing(X), columns.offsets):
-        candidates = one_hot_states(tables)
-        n = max(1, BLOCK_ENTRIES // (len(candidates) * sum(model.sizes)))
-        for start in range(0, len(rows), n):
-            batch = rows[start : start + n]
-            completions = candidates @ values[state_rows[start : start + n]]
-            x = (seen[batch][:, None] + completions).reshape(-1, X.shape[1])
-            logs = mean_log_prob(visible, x).sum(1)
-            logs += hidden.log_partition(x @ model.weights, 0.0).sum(1)
-            logs = logs.reshape(len(batch), -1)
-            row_values, p = _weighted_states(logs, w[batch])
-            value += row_values
-            sums = added(sums, of_complete(model, x, p.ravel())[1])
+    columns, seen = flat_states(model.visible), np.nan_to_num(X, nan=0.0)
+    values, value, sums = columns.values.toarray(), w @ log_prob_of_seen(model.visible, X), None
+    for rows, of_states, candidates, fields, logs in completions(model, columns, X):
+        row_values, p = normalized(logs)
+        value += w[rows] @ row_values
+        x = (seen[rows][:, None] + candidates @ values[of_states]).reshape(-1, X.shape[1])
+        p = (p * w[rows, None]).ravel()
+        sums = added(sums, weighted_derivatives(*model.layers, x, fields, p))
     return value, sums
 
 

@@ -72,6 +72,6 @@ def test_few_chains_at_a_time(monkeypatch):
     X, y, noise = problem("independent")
     posterior = SparsePosterior(X, y, noise, np.full(6, -1.0), np.ones(6))
     start = np.full(6, 0.3), (np.zeros(6), np.ones(6))
-    monkeypatch.setattr("fastmf.inference.sampling.spike_slab.BLOCK_ENTRIES", 250)
+    monkeypatch.setattr("fastmf._common.rows.BLOCK_ENTRIES", 250)
     draws = draw_coefficients(posterior, *start, 33, np.random.default_rng(0), 3)
     assert draws.shape == (33, 6) and len(np.unique(draws[:, 0])) > 10
