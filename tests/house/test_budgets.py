@@ -14,10 +14,10 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 54_301,
-    "lines of code": 33_784,
+    "lines": 54_523,
+    "lines of code": 33_897,
     "numeric constants": 276,
-    "lines of tests": 41_827,
+    "lines of tests": 41_942,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,
