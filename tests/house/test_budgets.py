@@ -17,7 +17,7 @@ BUDGETS = {
     "lines": 54_523,
     "lines of code": 33_897,
     "numeric constants": 276,
-    "lines of tests": 41_942,
+    "lines of tests": 41_963,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,

@@ -94,6 +94,22 @@ def test_dependent_columns_against_enumeration(name, schedule, noise, slab):
     np.testing.assert_allclose(result.log_evidence, evidence, atol=0.02)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_effects_that_cancel_are_found(seed):
+    """Two columns of correlation 0.995 with effects 2 and -2, neither of which has one alone."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 13))
+    X[:, 1] = 0.995 * X[:, 0] + 0.1 * X[:, 1]
+    y = 2 * X[:, 0] - 2 * X[:, 1] + X[:, 5] + 0.1 * rng.normal(size=60)
+    prior = mf.GaussBernoulli(np.zeros(13), np.ones(13), np.full(13, -4.0))
+    model = mf.SparseLinearModel(X, y, 0.01, prior)
+    evidence, _, _, included = exact(model)
+    result = mf.expectation_propagation(model, blocks="auto")
+    assert included[:2].min() > 0.99
+    np.testing.assert_allclose(result.inclusion_probability, included, atol=0.01)
+    np.testing.assert_allclose(result.log_evidence, evidence, atol=0.05)
+
+
 @pytest.mark.parametrize("shape", [(60, 20), (25, 40)])
 def test_float32_features_give_the_same(shape):
     rng = np.random.default_rng(1)
