@@ -69,25 +69,24 @@ def parser(text):
 
 
 def timed(function, *arguments):
-    """Return the seconds of one call."""
+    """Return the seconds of one call, or the float that it returns."""
     start = time.perf_counter()
-    function(*arguments)
-    return time.perf_counter() - start
+    result = function(*arguments)
+    return result if isinstance(result, float) else time.perf_counter() - start
 
 
 def interleaved(solvers, repeats=5, rest=REST):
     """Time several solvers in rounds; each runs once in a round, after a pause of `rest` seconds.
 
-    A solver is a function without arguments; if it returns a float, this is taken as its time.
+    A call shorter than the pause, which empties caches, is repeated, and the last call is timed. A
+    solver is a function without arguments; if it returns a float, this is taken as its time.
     """
     times = {name: [] for name in solvers}
     for _ in range(repeats):
         for name, function in solvers.items():
             time.sleep(rest)
-            start = time.perf_counter()
-            measured = function()
-            elapsed = time.perf_counter() - start
-            times[name].append(measured if isinstance(measured, float) else elapsed)
+            seconds = timed(function)
+            times[name].append(seconds if seconds >= rest else timed(function))
     return times
 
 
