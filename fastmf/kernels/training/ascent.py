@@ -121,7 +121,7 @@ def _pack_rows(pairs, kind, chunk, n_rows, first, n_units, lefts, rights, begin,
     n_model, n_data = pairs.lefts[kind].shape[0], pairs.lefts[kind + 1].shape[0]
     dtype = lefts.dtype.type
     for r in range(n_rows):
-        of_data, k, scale = np.int64(0), chunk + r, -1 / n_model
+        of_data, k, scale = np.int64(0), chunk + r, -1 / larger(1, n_model)
         if k >= n_model:
             of_data, k, scale = np.int64(1), k - n_model, 1 / n_data
         below, above = pairs.lefts[kind + of_data], pairs.rights[kind + of_data]

@@ -2,8 +2,8 @@
 
 Each step of a `Plan` makes three calls of kernels: moments of the hidden units given a batch
 (`moments_given`), mean-field solutions or Gibbs chains of the model, and the ascent of the
-couplings along sums of products of units (`MatrixAscent`). All other operations are on vectors of
-units.
+couplings along sums of products of units (`MatrixAscent`), with the fields if nothing else is
+learned. All other operations are on vectors of units.
 """
 
 from itertools import chain, pairwise
