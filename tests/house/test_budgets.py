@@ -14,8 +14,8 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 54_523,
-    "lines of code": 33_897,
+    "lines": 54_527,
+    "lines of code": 33_901,
     "numeric constants": 276,
     "lines of tests": 41_963,
     "lines of the longest docstring of a function": 60,

@@ -208,7 +208,11 @@ class Plan(LayeredSteps):
         else:
             hidden = [moments_given(model, X, self.order, self.n_threads)[1:]]
         matrices = list(state.preconditioners[:1]) or [gradients.preconditioner(X, 0, scale)]
-        matrices += [gradients.preconditioner(*moments, scale) for moments in hidden]
+        for k, moments in enumerate(hidden, start=1):
+            new = gradients.preconditioner(*moments, scale)
+            if state.preconditioners:  # the mean with earlier ones
+                new = (state.preconditioners[k] + new) / 2
+            matrices.append(new)
         state.preconditioners = tuple(matrix.astype(model.dtype) for matrix in matrices)
 
     def draw(self, model, X, missing, n_sweeps, rng):
