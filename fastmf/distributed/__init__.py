@@ -252,7 +252,7 @@ class _ChunkedPlan(Plan):
 
     def __init__(self, model, settings, n_threads, chunk_rows):
         super().__init__(model, settings, n_threads)
-        # The gradient is an average over chunks, which no kernel has.
+        # The kernel that moves fields needs all rows of a batch in memory.
         self._chunk_rows, self.moves_fields = chunk_rows, False
 
     def gradient(self, state, X, rng):

@@ -14,10 +14,10 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 54_527,
-    "lines of code": 33_901,
+    "lines": 54_526,
+    "lines of code": 33_899,
     "numeric constants": 276,
-    "lines of tests": 41_963,
+    "lines of tests": 41_968,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,

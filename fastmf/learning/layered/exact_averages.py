@@ -65,9 +65,8 @@ def is_cheaply_exact(model):
 def exact_averages(model):
     """Compute exact averages over a machine."""
     counts = [number_of_states(layer) for layer in model.layers]
-    if (
-        min(counts) > MAX_SUMMED_STATES
-    ):  # Gaussian units: integrate over a row without observed values
+    if min(counts) > MAX_SUMMED_STATES:
+        # Gaussian units: integrate over a row without observed values.
         nothing = np.full((1, model.n_visible), np.nan)
         value, (pairs, *layers) = _of_gaussian_units(model, nothing, np.ones(1))
         return ExactAverages(float(value), (pairs,), tuple(layers))

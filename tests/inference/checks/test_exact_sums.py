@@ -87,6 +87,10 @@ def test_layers_with_groups_and_clamps_on_both_sides():
     tilt.clamped[1, [0, 1, 2, 6]], tilt.clamped[2, 7] = True, True
     values = np.array([states[0], states[40], states[77]])
     assert_rows(model, states, np.array(logs), tilt, values)
+    tilt = tilt._make(np.tile(part, (2000 if len(part) > 1 else 1, 1)) for part in tilt)
+    sums = exact_rows(model, tilt, np.tile(values, (2000, 1)))
+    expected = exact_rows(model, tilt._make(part[:3] for part in tilt), values)
+    np.testing.assert_allclose(sums.mean, np.tile(expected.mean, (2000, 1)), atol=1e-12)
 
 
 def test_gaussian_units_beside_discrete_ones():
