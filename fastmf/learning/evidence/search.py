@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import expit
 
 from fastmf._threads.workers import one_blas_thread
+from fastmf.inference.ep.parallel import BARREN_SWEEPS
 from fastmf.inference.gaussian import order_of
 from fastmf.learning.evidence import Hyperparameters, fixed_points, gaussian_statistics
 from fastmf.learning.evidence.blocks import same_blocks, with_blocks_of, with_found_blocks
@@ -101,11 +102,11 @@ class _Search:
         starts = self._results if best is None else best.results
         options = {"robust": best is None, "n_threads": self._n_threads}
         # A descent takes up to a hundred times as long as parallel steps, and the first trial
-        # without a fixed point is mostly too far away: only later, shorter steps need descents,
-        # or other blocks.
+        # without a fixed point is mostly too far away: only later, shorter steps need many
+        # sweeps, descents, or other blocks.
         task = self._task
         if best is not None and not self._descends:
-            options["schedule"] = "parallel"
+            options |= {"schedule": "parallel", "max_iter": 2 * BARREN_SWEEPS}
             if best.converged:
                 task = with_found_blocks(task, lambda blocks: blocks.labels)
         point = fixed_points(task, values, starts, **options)
