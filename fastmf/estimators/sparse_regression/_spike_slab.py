@@ -343,13 +343,9 @@ class SpikeSlabEstimator(Saved):
             task, start, leads = likely_start(task, start, fixed, leads, **options)
             nearby = maximise_evidence(task, start, fixed, results=leads, **options)
             task = with_blocks_of(task, nearby.results)
-        # Join blocks that share an effect before computing fixed points to full precision.
-        may_join = any(isinstance(part.blocks, FoundBlocks) for part in task.parts)
-        best = nearby
-        for shares, tol in [(True, np.inf)] * may_join + [(False, FINAL_TOL)]:
-            shared = with_found_blocks(task, lambda blocks, s=shares: blocks._replace(shares=s))
-            best = self._final(shared, best, tol)
-            task = with_blocks_of(shared, best.results)
+        shared = with_found_blocks(task, lambda blocks: blocks._replace(shares=True))
+        best = self._final(shared, nearby)
+        task = with_blocks_of(shared, best.results)
         if any(map(full_blocks, best.results)):
             warn_user(
                 "A block of correlated features has more effects than are summed over: give "
@@ -375,12 +371,12 @@ class SpikeSlabEstimator(Saved):
         points, weights = averaged_points(task, best, fixed, **options)
         return task, [best, *points[1:]], weights
 
-    def _final(self, task, nearby, tol):
+    def _final(self, task, nearby):
         """Return the fixed points at the learned hyper-parameters, or the solver's last state."""
         values, results = nearby.hyperparameters, []
         for part, start in zip(task.parts, nearby.results, strict=True):
             largest = search_tolerance(part.X, values.noise_variance)
-            options = {"tol": min(tol, largest), "n_threads": self.n_threads}
+            options = {"tol": min(FINAL_TOL, largest), "n_threads": self.n_threads}
             options |= {"schedule": self.solver, "blocks": part.blocks}
             model = part.model(values)
             result = robust_solution(model, start, **options)
