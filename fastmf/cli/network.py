@@ -76,8 +76,7 @@ def network(arguments):
     network = TableNetwork(arguments)
     write_page(output, "network", network.page())
     first, second = (np.array(network.items)[side] for side in network.pairs)
-    columns = {"first": first, "second": second} | network.columns()
-    _rows.write_columns(edges, columns)
+    _rows.write_columns(edges, {"first": first, "second": second} | network.columns())
     seconds = time.perf_counter() - start
     print(f"{output}, {edges}: {network.summary()}, {seconds:.1f} s")
 

@@ -73,8 +73,7 @@ def train(arguments):
     -q, --quiet
         do not show progress
     """
-    inputs = arguments.data, arguments.checkpoint
-    _options.check_outputs(inputs, (arguments.output, (".npz",)))
+    _options.check_outputs((arguments.data, arguments.checkpoint), (arguments.output, (".npz",)))
     options = _options.given(arguments, *_NAMES, "random_state", "early_stopping")
     table, alignment = _rows_of(arguments, options)
     X = table.X

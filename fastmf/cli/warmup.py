@@ -50,8 +50,7 @@ def machine(estimator, X=BITS, noise="flip_probability"):
 def pixels(dtype="float32"):
     """Fit a machine of spike-and-slab pixels, as in `fastmf demo`."""
     X = (BITS * np.linspace(0.2, 1, 20)[:, None]).astype(dtype)
-    units = mf.GeneralizedRBM(3, visible="truncated_gauss_bernoulli")
-    machine(units, X, "noise_variance")
+    machine(mf.GeneralizedRBM(3, visible="truncated_gauss_bernoulli"), X, "noise_variance")
 
 
 def conditional(dtype="float32", **options):

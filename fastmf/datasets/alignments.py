@@ -181,8 +181,7 @@ def sequence_weights(X, identity=0.8, *, n_threads=None):
     max_differences = n_columns - math.ceil(identity * n_columns * (1 - 4 * np.finfo(float).eps))
     labels = hamming.padded(codes)
     n_tasks = -(-n_rows // hamming.QUERY_ROWS)
-    work = n_rows * labels.size // VECTOR_SPEED
-    n_workers = workers_for(n_tasks, work, n_threads)
+    n_workers = workers_for(n_tasks, n_rows * labels.size // VECTOR_SPEED, n_threads)
     counts = np.zeros((n_workers, n_rows), np.int64)
     queue = np.zeros(2, np.int64)
     in_parallel(hamming.count_similar, (labels, max_differences, queue, counts), n_workers)

@@ -148,8 +148,7 @@ def of_rows(X, function, n_columns, dtype=np.float64):
 def checked_dask(name, X, known_sizes=False):
     """Return `X` in dense blocks; raise unless it is a Dask array (with sizes, if asked)."""
     if not is_dask(X):
-        has_array = hasattr(X, "to_dask_array")
-        remedy = ": take its to_dask_array(lengths=True)" if has_array else ""
+        remedy = ": take its to_dask_array(lengths=True)" if hasattr(X, "to_dask_array") else ""
         raise TypeError(f"{name} must be a Dask array, got {type(X).__name__}{remedy}.")
     if X.ndim != 2 or 0 in X.shape:
         raise ValueError(f"{name} must have shape (n_rows, n_features), got {X.shape}.")
@@ -366,8 +365,7 @@ def fit(
     first = scaling.data(first, model.dtype)
     settings = estimator._with_steps(settings, scaled, first, first_weights, len(X))
     if estimator.gradient == "auto" and settings.gradient == "exact":
-        X, options = X.compute(), {"sample_weight": weights}
-        return estimator.fit(X, validation_data=validation_data, **options)
+        return estimator.fit(X.compute(), None, validation_data, weights)
     if estimator.gradient == "auto" and settings.gradient == "pcd":
         settings = dataclasses.replace(settings, gradient="cd")
 

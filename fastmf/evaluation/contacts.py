@@ -115,8 +115,7 @@ def contact_precision(scores, distances, n_top, separation=5, cutoff=8.0):
             f"n_top must be between 1 and the {len(first)} pairs of columns at least {separation} "
             f"apart with a distance, got {n_top.min()} to {n_top.max()}."
         )
-    hits = np.cumsum(distances[first, second] < cutoff)
-    precision = hits[n_top - 1] / n_top
+    precision = np.cumsum(distances[first, second] < cutoff)[n_top - 1] / n_top
     return precision if n_top.ndim else float(precision)
 
 
@@ -224,14 +223,12 @@ def effective_couplings(model, X, *, n_background=50, sample_weight=None, n_thre
     states = starts[:-1] + as_labels(visible, flat[chosen])
     out, weights = np.zeros((model.n_visible, model.n_visible)), model.weights
     units = units_of(model.hidden, model.dtype, ("log_partition",))
-    work = 10 * n * out.size * model.n_hidden // 2
-    n_workers = workers_for(visible.n_groups, work, n_threads)
+    n_workers = workers_for(visible.n_groups, 10 * n * out.size * model.n_hidden // 2, n_threads)
     memory = new_work(np.zeros((n_workers, 5, model.n_hidden), model.dtype))
     arguments = units, weights, starts, flat[chosen] @ weights, states, memory, out
     in_parallel(fill, arguments, n_workers)
     out /= n
-    fields = np.zeros(model.n_visible)
-    couplings, _ = in_gauge(out + out.T, fields, visible.sizes, "zero-sum")
+    couplings, _ = in_gauge(out + out.T, np.zeros(model.n_visible), visible.sizes, "zero-sum")
     if (visible.sizes == visible.sizes[0]).all():
         shape = visible.n_groups, int(visible.sizes[0])
         return couplings.reshape(*shape, *shape)

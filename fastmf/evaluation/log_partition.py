@@ -429,9 +429,8 @@ def _higher(usual, other):
 
 def _is_better(first, second):
     """Whether the first forward estimate is significantly higher, or has the smaller error."""
-    if _higher(first, second) is second:
-        return False
-    return log_mean(first)[1] < log_mean(second)[1] or _higher(second, first) is first
+    is_surer = log_mean(first)[1] < log_mean(second)[1]
+    return _higher(first, second) is first and (is_surer or _higher(second, first) is first)
 
 
 def _agree(explored, forward):

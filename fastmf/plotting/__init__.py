@@ -514,9 +514,7 @@ def coupling_network(
     colour_of_group = {name: f"C{(2 + k) % 10}" for k, name in enumerate(sorted(set(groups)))}
     ax.scatter(x, y, s=80, c=[colour_of_group[name] for name in groups] or "0.2", zorder=2)
     for name, right, up in zip(names, x, y, strict=True):
-        side = "left" if right > 0 else "right"
-        if abs(right) < 0.1:
-            side = "center"
+        side = "center" if abs(right) < 0.1 else "left" if right > 0 else "right"
         ax.text(right + 0.06 * np.sign(right), up + 0.06, name, ha=side, va="center")
     n_pairs = len(p) * (len(p) - 1) // 2
     title = f"{len(first)} of {n_pairs} couplings have a probability of {minimum:g} or more"
@@ -526,8 +524,7 @@ def coupling_network(
     if legend:
         signs = zip(("positive", "negative"), colours, strict=True)
         styles = [(n, {"color": c, "lw": 2.5}) for n, c in signs if (colour_of == c).any()]
-        shares = (1.0, 0.5) if len(coupling) else ()
-        for share in shares:
+        for share in (1.0, 0.5) if len(coupling) else ():
             styles.append((f"{strongest * share:.2g}", {"color": "0.4", "lw": 5 * share}))
         if (alpha < 1).any():
             styles.append(("uncertain", {"color": "0.2", "lw": 2.5, "alpha": alpha.min()}))
@@ -560,8 +557,7 @@ def _positions(n, first, second, coupling, layout):
         raise ImportError("layout='spring' needs networkx: pip install networkx") from error
     graph = networkx.Graph()
     graph.add_nodes_from(range(n))
-    ends = zip(first.tolist(), second.tolist(), abs(coupling).tolist(), strict=True)
-    graph.add_weighted_edges_from(ends)
+    graph.add_weighted_edges_from(zip(first, second, abs(coupling), strict=True))
     start = dict(enumerate(np.transpose(circle)))
     places = networkx.spring_layout(graph, pos=start, seed=0, iterations=200)
     return np.array([places[k] for k in range(n)]).T

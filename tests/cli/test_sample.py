@@ -22,8 +22,7 @@ def test_sequences_have_the_distribution_of_the_machine(family, tmp_path):
     output = tmp_path / "out.fasta"
     assert main(["sample", str(machine_file), "-n", "4000", "-o", str(output)]) == 0
     found = load_alignment(output, "rna")
-    machine = mf.PottsMachine.load(machine_file)
-    exact = mf.exact(machine.model_, averages=True).mean.reshape(6, 5)
+    exact = mf.exact(mf.PottsMachine.load(machine_file).model_, averages=True).mean.reshape(6, 5)
     frequencies = np.stack([(found.X == state).mean(0) for state in range(5)], axis=1)
     # Four standard deviations of 4,000 draws.
     np.testing.assert_allclose(frequencies, exact, atol=4 * 0.5 / np.sqrt(4000))

@@ -67,8 +67,7 @@ def test_energies_of_sequences_and_their_names(family, tmp_path):
 def test_other_columns_are_chosen_or_refused(family, tmp_path, capsys):
     machine_file, alignment, _ = family
     # Seven columns, none of inserts: the machine has seen the first two and the last four.
-    text = alignment.read_text().replace(".", "A")
-    (tmp_path / "seven.fasta").write_text(text)
+    (tmp_path / "seven.fasta").write_text(alignment.read_text().replace(".", "A"))
     for name in (alignment, tmp_path / "seven.fasta"):
         assert main(["score", str(machine_file), str(name), "-o", str(tmp_path / "s.npy")]) == 0
         scores = np.load(tmp_path / "s.npy")

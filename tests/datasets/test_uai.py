@@ -268,8 +268,7 @@ def test_files_that_are_not_there(tmp_path):
 @pytest.mark.skipif(not DATA.exists(), reason="FASTMF_DATA has no folder uai")
 @pytest.mark.parametrize("name", ["Segmentation_11", "Grids_11", "ObjectDetection_11"])
 def test_competition(name):
-    path = DATA / f"pr_{name}.uai.gz"
-    uai = load_uai(path, DATA / f"pr_{name}.uai.evid")
+    uai = load_uai(DATA / f"pr_{name}.uai.gz", DATA / f"pr_{name}.uai.evid")
     found = mf.exact(uai.model, clamp=uai.clamp)
     expected = float((DATA / f"pr_{name}.uai.PR").read_text().split()[-1]) * math.log(10)
     # The files have six digits.

@@ -163,8 +163,7 @@ def _from_arrays(cls, arrays):
             delattr(estimator, name)
     if "alphabet" in arrays:
         (estimator.alphabet_,) = arrays.texts("alphabet", 1)
-        n_columns = estimator.n_features_in_
-        estimator.columns_ = arrays.member("columns", "iu", (n_columns,), low=0)
+        estimator.columns_ = arrays.member("columns", "iu", (estimator.n_features_in_,), low=0)
     if "feature_names" in arrays:
         names = arrays.member("feature_names", "U", (estimator.n_features_in_,))
         estimator.feature_names_in_ = names.astype(object)

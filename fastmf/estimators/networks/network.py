@@ -315,8 +315,7 @@ class CouplingNetwork(Network):
         estimates = self._edge_estimates("sandwich")
         signs = signs_of(estimates.values)
         values = estimates.matrix(signs * estimates.values).sum(0)
-        errors = np.sqrt(estimates.variances_of_sums(signs))
-        result = Centrality(values, errors)
+        result = Centrality(values, np.sqrt(estimates.variances_of_sums(signs)))
         return features_frame(self, result) if as_frame else result
 
     # --- resampling -----------------------------------------------------------------------------

@@ -291,8 +291,7 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
     def _solved(self, solver, max_iter):
         objective, options = self._objective, {"tol": self._tol, "max_iter": max_iter}
         if solver == "bslm":
-            start = objective.independent()
-            return bslm(objective, [start], l1=self._penalty_l1, **options)[0]
+            return bslm(objective, [objective.independent()], l1=self._penalty_l1, **options)[0]
         if solver == "firth":
             return firth(objective, objective.independent(objective.total), **options)
         return super()._solved(solver, max_iter)
@@ -600,8 +599,7 @@ class OrdinalMachine(PairwiseMachine):
         matrix, n = self._objective.thresholds.matrix, godambe.objective.n_fields
         covariance = godambe.covariance()
         couplings, _ = godambe.objective.unpacked(np.sqrt(covariance.diagonal()))
-        variances = ((matrix @ covariance[:n, :n]) * matrix).sum(1)
-        return couplings, self._by_item(np.sqrt(variances))
+        return couplings, self._by_item(np.sqrt(((matrix @ covariance[:n, :n]) * matrix).sum(1)))
 
     def _fields_of(self, parameters):
         return self._by_item(self._objective.thresholds.matrix @ parameters)

@@ -62,8 +62,7 @@ def test_sparse_regressions_come_back(tmp_path, kind, groups):
         assert again.classes_.tolist() == ["no", "yes"]
     pd.testing.assert_frame_equal(again.as_frame(), fitted.as_frame())
     assert again.n_iter_ == pytest.approx(fitted.n_iter_)
-    refitted = again.fit(data, target(y))
-    np.testing.assert_array_equal(refitted.coef_, fitted.coef_)
+    np.testing.assert_array_equal(again.fit(data, target(y)).coef_, fitted.coef_)
     # Files of earlier versions held the likelihood of regressors, and not that of classifiers.
     members = dict(np.load(path))
     name, settings, learned = members["estimator"]

@@ -242,8 +242,7 @@ def test_sparse_labels(convert):
     machine.fit(X, convert(Y), validation_data=(X, convert(Y)))
     np.testing.assert_array_equal(machine.model_.weights, dense.model_.weights)
     assert machine.score(X, convert(Y)) == dense.score(X, Y)
-    scores = machine.score_samples(X, convert(Y))
-    np.testing.assert_array_equal(scores, dense.score_samples(X, Y))
+    np.testing.assert_array_equal(machine.score_samples(X, convert(Y)), dense.score_samples(X, Y))
     assert isinstance(machine.predict(X), np.ndarray)
 
 

@@ -17,8 +17,7 @@ OPTIONS = {"learning_rate": 0.2, "n_sweeps": 10, "l2": 1e-4, "random_state": 0, 
 
 @pytest.fixture(scope="module")
 def trained():
-    dbm = mf.DeepBoltzmannMachine((6, 4), n_epochs=15, pretraining_epochs=10, **OPTIONS)
-    return dbm.fit(X)
+    return mf.DeepBoltzmannMachine((6, 4), n_epochs=15, pretraining_epochs=10, **OPTIONS).fit(X)
 
 
 def exact_log_likelihood(model, rows):
@@ -106,8 +105,7 @@ def test_what_it_offers(trained):
 
 def test_samples_have_the_means_of_the_model(trained):
     samples = trained.sample(2000, n_sweeps=100, random_state=0)
-    exact = mf.exact(trained.model_)
-    np.testing.assert_allclose(samples.mean(0), exact.mean[0], atol=0.05)
+    np.testing.assert_allclose(samples.mean(0), mf.exact(trained.model_).mean[0], atol=0.05)
     few, again = (trained.sample(50, n_sweeps=20, random_state=0) for _ in range(2))
     np.testing.assert_array_equal(few, again)
 

@@ -15,8 +15,7 @@ def all_graphs(values, C, p=0.5, scale=1.0):
     """Inclusion probabilities by the sum over all graphs."""
     graphs = all_labels([2] * len(values))
     logs = given_slabs(values, C, scale**2 * graphs)[0] + graphs.sum(1) * np.log(p / (1 - p))
-    weights = np.exp(logs - np.logaddexp.reduce(logs))
-    return weights @ graphs
+    return np.exp(logs - np.logaddexp.reduce(logs)) @ graphs
 
 
 def mixed(sandwich, naive, n, min_ratio=0):
