@@ -88,6 +88,13 @@ def two_values(prior):
     return (min(values), max(values)) if values is not None and len(values) == 2 else None
 
 
+def mean_limits(prior):
+    """Return limits of the means of two-valued units in data, or None."""
+    # Columns that were scaled to this interval leave it by rounding.
+    rounding = np.finfo(np.float32).eps ** 0.5
+    return (values := two_values(prior)) and (values[0] - rounding, values[1] + rounding)
+
+
 def binary_field(prior):
     """Return field and constant of log_prob(x) = field x + constant at the two values."""
     if getattr(prior, "log_prob_is_linear", False):
@@ -109,7 +116,8 @@ def mean_log_prob(prior, X):
     values = two_values(prior)
     if not values:
         return prior.log_prob(X)
-    if X.min() < values[0] or X.max() > values[1]:
+    least, largest = mean_limits(prior)
+    if X.min() < least or X.max() > largest:
         raise ValueError(f"X must have values in [{values[0]:g}, {values[1]:g}].")
     low, high = (prior.log_prob(X.dtype.type(value)) for value in values)
     return low + (X - X.dtype.type(values[0])) / X.dtype.type(values[1] - values[0]) * (high - low)

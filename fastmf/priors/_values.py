@@ -22,12 +22,12 @@ from fastmf.priors._protocol import (
     parameter_names,
     take,
 )
-from fastmf.priors._queries import common_support, mean_log_prob, two_values
+from fastmf.priors._queries import common_support, mean_limits, mean_log_prob, two_values
 
 
 def admissible(prior, X, *, means=False):
     """Return whether each entry of data is a value that its unit can take."""
-    values, pair = common_support(prior), two_values(prior)
+    values, pair = common_support(prior), mean_limits(prior)
     if means and pair:
         low, high = pair
         # Twenty times as fast as comparing each entry; NaN fails this test.
@@ -117,8 +117,8 @@ def check_part(prior, X, means=True, places=None, first_row=0, zero="0", name="X
         f"{name} must hold values that {class_.__name__} units can take: expected each to be "
         f"{describe_support(prior, column, means=means)}, got "
         f"{f'{X[row, column]:g}' if X[row, column] else zero} in row {first_row + row}, column "
-        f"{column if places is None else places[column]}: recode or scale them (8-bit images as "
-        "X / 255 or X > 127), or take other units."
+        f"{column if places is None else places[column]}: recode, scale or clip them (8-bit "
+        "images as X / 255, sklearn's MinMaxScaler by clip=True), or take other units."
     )
 
 

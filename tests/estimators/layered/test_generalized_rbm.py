@@ -82,6 +82,10 @@ def test_probabilities_are_data_too(trained):
         + np.logaddexp(0, half @ trained.weights_ + trained.hidden_.field).sum()
     )
     assert trained.score_samples(half, log_partition=0.0)[0] == pytest.approx(expected)
+    # MinMaxScaler leaves [0, 1] by rounding, in single precision by up to 2e-6.
+    scaled = small(n_epochs=2).fit(np.where(patterns() > 0.5, 1 + 4e-16, -1e-17))
+    expected = small(n_epochs=2).fit(patterns()).score(patterns())
+    assert scaled.score(patterns().astype(np.float32) * (1 + 2e-6)) == pytest.approx(expected, 1e-5)
 
 
 def test_solutions_are_distinct_and_ordered(trained):
