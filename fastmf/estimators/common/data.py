@@ -24,7 +24,8 @@ _NO_IMPUTE = (
 _DATES = "give dates and times as numbers, such as days since the first one"
 _ENCODE = (
     "encode strings first, as by sklearn.preprocessing.OrdinalEncoder "
-    "(FullyVisibleBoltzmannMachine, OrdinalMachine and PottsMachine take them as they are)"
+    "(GeneralizedRBM takes them in pandas data frames, and FullyVisibleBoltzmannMachine, "
+    "OrdinalMachine and PottsMachine in any table)"
 )
 
 
@@ -41,6 +42,8 @@ def checked_data(estimator, X, y="no_validation", *, reset, missing=False, **opt
         text, kind = " ".join(str(error).split()), type(error)
         if "could not convert" in text or "float() argument" in text:
             raise kind(f"X must hold numbers: {text}; {_ENCODE}.") from error
+        if "1d array" in text:
+            raise kind(f"{text} Fit a model for each column (sklearn.multioutput).") from error
         if re.search(r"\b[Xy]\b", text):
             raise
         kind = TypeError if kind is TypeError else ValueError

@@ -402,11 +402,13 @@ def _checked(z, n, names):
     n = np.asarray(n)
     if n.shape == z.shape and n.dtype.kind in "iuf":
         low, high = n.argmin(), n.argmax()
-        raise ValueError(
-            f"n must be one number of rows for all features, got {n[low]:g} for "
-            f"{named([low], names)} and {n[high]:g} for {named([high], names)}: leave features "
-            "of much fewer rows out of z and R, and give the median of n."
-        )
+        if n[low] < n[high]:
+            raise ValueError(
+                f"n must be one number of rows for all features, got {n[low]:g} for "
+                f"{named([low], names)} and {n[high]:g} for {named([high], names)}: leave features "
+                "of much fewer rows out of z and R, and give the median of n."
+            )
+        n = n[low]
     if n.ndim or n.dtype.kind not in "iuf" or not 2 < n < np.inf:
         raise ValueError(f"n must be a number of rows above 2, got {n!s:.40}.")
     return z, float(n)

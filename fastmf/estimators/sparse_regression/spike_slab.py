@@ -226,7 +226,7 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
             genome, which are detected in a sparse matrix; blocks share only the hyper-parameters.
             Features are named by the index of a pandas series z or of data frames R, which must
             have the same order.
-        n : float
+        n : float, or array of equal numbers of shape (n_features,)
             Number of rows.
 
         Returns
@@ -258,7 +258,7 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         summary = _rows.summary_of(z, R, n, names)
         if (message := summary.message(names)) is not None:
             warn_user(message)
-        self._fit_parts(summary.units, summary.rows, float(n), float(n), names)
+        self._fit_parts(summary.units, summary.rows, n := float(np.max(n)), n, names)
         self.mismatch_ = summary.share
         included = self.inclusion_probability_.copy()
         included[self._unpenalised] = 0

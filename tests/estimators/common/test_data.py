@@ -147,6 +147,7 @@ def test_targets_of_regressions_are_numbers():
         (DAYS, "y must hold numbers, got datetime64"),
         (np.where(Y[:, 0], "yes", "no"), "y must hold numbers, got .(no|yes).: .*Classifier"),
         (pd.Categorical(np.where(Y[:, 0], "yes", "no")), "^y must hold numbers, got .(no|yes).:"),
+        (Y, r"y should be a 1d array, got .* shape \(40, 3\) .* a model for each column"),
     ):
         with pytest.raises(ValueError, match=message):
             mf.SpikeSlabRegressor().fit(X, y)

@@ -163,8 +163,9 @@ def test_names_of_features_are_those_of_pandas():
     z = pd.Series(np.linspace(-2, 6, 6), index=names)
     expected = mf.SpikeSlabRegressor().fit_summary(z.to_numpy(), R.to_numpy(), 60)
     halves = [R.iloc[:3, :3], R.iloc[3:, 3:]]
+    n = pd.Series(60, index=names)  # as in a column of a file of summary statistics
     for own, matrix in ((z, R), (z, R.to_numpy()), (z.to_numpy(), R), (z, halves)):
-        ours = mf.SpikeSlabRegressor().fit_summary(own, matrix, 60)
+        ours = mf.SpikeSlabRegressor().fit_summary(own, matrix, n)
         assert ours.as_frame().index.tolist() == names
         if matrix is not halves:
             np.testing.assert_array_equal(ours.coef_, expected.coef_)
