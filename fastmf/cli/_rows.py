@@ -133,9 +133,9 @@ def _columns_of_words(name, arguments):
     return [column for column in words if len(set(cells[column])) < len(cells[column])]
 
 
-def read_numbers(name, arguments, *, all_rows=False, words=None):
+def read_numbers(name, arguments, *, all_rows=False, words=None, wanted=None):
     """Read `Rows` of numbers; with `words`, a data frame in which these columns are words."""
-    array, columns = read_named(name, ignored(arguments, *(words or ())))
+    array, columns = read_named(name, ignored(arguments, *(words or ())), wanted=wanted)
     X, texts = as_matrix(array, name), {}
     if words or arguments.id_column:
         names, cells = read_text(name, arguments.id_column)
@@ -175,7 +175,7 @@ def as_matrix(array, name):
         raise ValueError(
             f"{name} holds an array of shape {array.shape}; expected one sample per row."
         )
-    return array.reshape(len(array), -1)
+    return array.reshape(len(array), np.prod(array.shape[1:], dtype=int))
 
 
 def n_rows(arguments):
@@ -279,7 +279,7 @@ def read_table(name, machine, arguments, *, all_rows=False):
     """Read `Rows`, with columns in the order of the machine's columns if both have names."""
     learned = names_of(machine)
     words = None if learned is None else _words_of(machine, learned)
-    table = read_numbers(name, arguments, all_rows=all_rows, words=words)
+    table = read_numbers(name, arguments, all_rows=all_rows, words=words, wanted=learned)
     names = table.columns
     if names is None or learned is None or names == learned:
         return table._replace(columns=learned or names)

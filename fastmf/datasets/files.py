@@ -37,6 +37,7 @@ _OTHER_FORMATS = {
     b"\x28\xb5\x2f\xfd": "compressed by zstd: decompress it first, or compress it by gzip",
     b"\xff\xfe": "text in UTF-16: save it in UTF-8 (spreadsheets: CSV UTF-8)",
     b"\xfe\xff": "text in UTF-16: save it in UTF-8 (spreadsheets: CSV UTF-8)",
+    b"PAR1": "in Parquet format: save it as CSV, or use data frames in Python",
     b"PK\x03\x04": "a ZIP archive or a spreadsheet: unpack it, or save it as CSV in UTF-8",
 }
 
@@ -157,10 +158,10 @@ def opened(path, max_bytes):
             ) from error
 
 
-def read_table(path, max_bytes, ignored=()):
+def read_table(path, max_bytes, ignored=(), wanted=None):
     """Read the numbers of a table, and the names of its columns (None if it has no names)."""
     with opened(path, max_bytes) as (names, n_columns, rows, separator):
-        cells, used = _Numbers(names, separator), _used(names, n_columns, ignored)
+        cells, used = _Numbers(names, separator), _used(names, n_columns, ignored, wanted)
         for number, row in rows:
             cells.add(number, row, used)
     cells.check_signs()
@@ -364,14 +365,15 @@ def _fitted(names, row):
     return names
 
 
-def _used(names, n_cells, ignored=()):
-    """Return the indices of the columns to read: neither row names nor ignored."""
+def _used(names, n_cells, ignored=(), wanted=None):
+    """Return the indices of the columns to read: neither row names nor ignored, but wanted."""
     if unknown := set(ignored) - set(names or ()):
         raise ValueError(f"it has no column {min(unknown)!r}")
     if names is None:
         return range(n_cells)
     first = int(n_cells > 1 and names[0] == "")
-    return [j for j in range(first, n_cells) if names[j] not in ignored]
+    used = set(names if wanted is None else wanted).difference(ignored)
+    return [j for j in range(first, n_cells) if names[j] in used]
 
 
 def _checked_rows(names, n_cells, rows, separator, lines):
@@ -472,14 +474,12 @@ def read_array(path, *, max_bytes=None):
     return read_named(path, max_bytes=max_bytes)[0]
 
 
-def read_named(path, ignored=(), max_bytes=None):
-    """Read the array of a file and the names of its columns (None if it has no names)."""
+def read_named(path, ignored=(), max_bytes=None, wanted=None):
+    """Read an array and the names of its columns (None without), of a table only `wanted` ones."""
     path, key = file_and_key(file_path("path", path))
     if is_text(path):
         with reading(path, "a table"):
-            return read_table(path, _limit(path, max_bytes), ignored)
-    if ignored:
-        raise ValueError(f"{path} has no names of columns, such as {ignored[0]!r}.")
+            return read_table(path, _limit(path, max_bytes), ignored, wanted)
     name = path.name.lower()
     if name.endswith(".npz"):
         array = _read_npz(path, key, max_bytes)
@@ -489,6 +489,8 @@ def read_named(path, ignored=(), max_bytes=None):
             read, kind = _read_npy, ".npy"
         with reading(path, kind):
             array = read(path, _limit(path, max_bytes))
+    if ignored:
+        raise ValueError(f"{path} has no names of columns, such as {ignored[0]!r}.")
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{path} holds values of type {array.dtype}, not numbers.")
     if array.size == 0:

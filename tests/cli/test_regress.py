@@ -60,6 +60,8 @@ def test_new_rows_are_predicted(table, capsys):
     lines = [f"{'who' if k == 0 else f'no. {k}'};{line}" for k, line in enumerate(lines)]
     Path("named.csv").write_text("\n".join(lines))
     assert main(["predict", "m.npz", "named.csv", "--id", "who", "-o", "n.csv"]) == 0
+    assert main(["predict", "m.npz", "named.csv", "-o", "w.csv"]) == 0  # words beside the columns
+    assert coefficients("w.csv") == coefficients("p.csv")
     rows = [(f"no. {k}", row["prediction"]) for k, row in enumerate(coefficients("p.csv"), 1)]
     assert [(row["who"], row["prediction"]) for row in coefficients("n.csv")] == rows
     words = np.array(["low", "high"])[(y > 0).astype(int)]

@@ -160,9 +160,10 @@ def test_columns_that_are_left_out_may_hold_words(tmp_path, begin):
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
 def test_a_pipe_is_said_to_be_one(tmp_path):
-    os.mkfifo(tmp_path / "x.csv")
-    with pytest.raises(ValueError, match="is a pipe or device"):
-        read_array(tmp_path / "x.csv")
+    for name, ignored in (("x.csv", ()), ("x", ["a"])):
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(ValueError, match="is a pipe or device"):
+            read_named(tmp_path / name, ignored)
 
 
 def npy(array):
@@ -228,6 +229,7 @@ def strangely_compressed(archive):
         ("x.csv.bz2", bz2.compress(b"1,2\n"), "compressed by bzip2"),
         ("x.xlsx", npz(a=PIXELS), "spreadsheet: unpack it, or save it as CSV"),
         ("x.bin", b"1 2 3\n", "does not begin like one"),
+        ("x.parquet", b"PAR1", "Parquet format: save it as CSV"),
         ("x.gz", gzip.compress(idx(PIXELS, 8))[:-9], "cannot be read"),
         ("x.gz", idx(PIXELS, 8), "cannot be read"),
     ],
