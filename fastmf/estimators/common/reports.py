@@ -4,6 +4,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from fastmf._common.names import pandas
+from fastmf._common.warning import warn_user
 
 
 def feature_names(estimator):
@@ -51,6 +52,11 @@ def coded_frame(X, categories=None):
         inferred = categories is None and values is None
         if inferred and any(isinstance(value, str) for value in column):
             values = pandas().Categorical(column.astype(object)).categories
+            if len(values) == column.count() > 2:
+                warn_user(
+                    f"column {j} ({X.columns[j]!r}) has a different text in each row: leave it out "
+                    "if it names the rows, and convert numbers by astype(float)."
+                )
         if values is not None:
             values = list(values)
             codes = pandas().Index(values).get_indexer(column.astype(object))

@@ -69,6 +69,12 @@ def test_names_and_categories_of_results(tmp_path):
         loaded.transform(frame[frame.columns[::-1]])
 
 
+def test_names_of_rows_are_no_categories():
+    frame = mixed_frame(30).assign(name=[f"person {k}" for k in range(30)])
+    with pytest.warns(UserWarning, match=r"column 6 \('name'\) has a different text in each row"):
+        mf.GeneralizedRBM(2, **OPTIONS).fit(frame)
+
+
 def test_frames_of_values_from_0_to_1_are_as_arrays():
     frame = pd.DataFrame(np.random.default_rng(0).random((50, 4))).add_prefix("x")
     machines = [mf.GeneralizedRBM(2, **OPTIONS).fit(X) for X in (frame, frame.to_numpy())]
