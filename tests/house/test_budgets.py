@@ -15,7 +15,7 @@ ROOT = PACKAGE.parent
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
     "lines": 54_526,
-    "lines of code": 33_899,
+    "lines of code": 33_894,
     "numeric constants": 276,
     "lines of tests": 41_968,
     "lines of the longest docstring of a function": 60,

@@ -532,7 +532,8 @@ class LayeredMachine(
         flip_probability : float
             Flip probability of the binary symmetric channel, in [0, 1].
         noise_variance : float
-            Variance of additive Gaussian noise, positive.
+            Variance of additive Gaussian noise, positive. If it differs between columns, fit to
+            columns that are divided by the standard deviation of their noise.
         n_starts : int, default 1
             Number of starts for each row, whose solutions are averaged. Without `candidates`, a
             single start is the pointwise estimate, as in the paper; otherwise the starts are the
