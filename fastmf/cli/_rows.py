@@ -262,6 +262,9 @@ def read_rows(name, machine, arguments):
     # No row is dropped, as the output has a line for each row.
     alignment = load_alignment(name, alphabet, gaps=gaps, outside="missing", **options)
     X, columns = alignment.X, alignment.columns
+    if gaps == "state" and (n_unknown := np.count_nonzero(X < 0)):
+        outside = f"letters of {name} are outside the alphabet {alphabet}"
+        _options.say(f"{n_unknown} of {X.size} {outside}, and are taken as missing")
     if X.shape[1] != machine.n_features_in_:
         learned = getattr(machine, "columns_", None)
         if learned is None or not np.isin(learned, columns).all():

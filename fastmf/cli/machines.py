@@ -333,8 +333,7 @@ def tap(arguments):
         options["clamp"] = clamp
     if method == "exact" and "max_iter" in options:
         raise ValueError("--method exact has no sweeps: leave out --max-iter.")
-    solver = "belief_propagation" if method == "bp" else method
-    result = getattr(fastmf, solver)(model, **options)
+    result = getattr(fastmf, "belief_propagation" if method == "bp" else method)(model, **options)
     means, variances = result.mean, getattr(result, "var", None)
     if n_variables is not None:  # omit the auxiliary units of factors
         n = model.prior.sizes[:n_variables].sum()

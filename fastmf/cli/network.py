@@ -77,8 +77,7 @@ def network(arguments):
     write_page(output, "network", network.page())
     first, second = (np.array(network.items)[side] for side in network.pairs)
     _rows.write_columns(edges, {"first": first, "second": second} | network.columns())
-    seconds = time.perf_counter() - start
-    print(f"{output}, {edges}: {network.summary()}, {seconds:.1f} s")
+    print(f"{output}, {edges}: {network.summary()}, {time.perf_counter() - start:.1f} s")
 
 
 # --- the table ------------------------------------------------------------------------------------

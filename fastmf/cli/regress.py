@@ -73,8 +73,7 @@ def regress(arguments):
     _write(arguments.output, model, names)
     n_in = int((model.inclusion_probability_ > 0.5).sum())
     print(f"{arguments.output}: {n_in} of {X.shape[1]} features with probability above 1/2")
-    score = "accuracy" if arguments.classify else "R^2"
-    print(f"{score} on these rows: {model.score(X, y):.3f}")
+    print(f"{'accuracy' if arguments.classify else 'R^2'} on these rows: {model.score(X, y):.3f}")
     if arguments.model is not None:
         model.save(arguments.model)
     if arguments.plot is not None:

@@ -80,8 +80,8 @@ def load_alignment(
         The file, optionally compressed by gzip; its format is detected from its content.
     alphabet : {"protein", "rna", "dna"}, str or None, default "protein"
         ``-ACDEFGHIKLMNPQRSTVWY``, ``-ACGU``, ``-ACGT``, or letters and signs in the order of the
-        states. None: the smallest of the three that contains nearly as many letters of the file as
-        the best one, where N may be an unknown base.
+        states; T and U are one base in "rna" and "dna". None: the smallest of the three that has
+        nearly as many letters of the file as the best one, where N may be an unknown base.
     focus : str, optional
         Title of a sequence, or its beginning: keep the columns of its upper-case letters (plmc's
         option -f).
@@ -266,6 +266,8 @@ def load_and_compare(
     if alphabet is None:
         alphabet = _fitting_alphabet(rows, columns)
     table, alphabet = _states(alphabet, gaps, outside)
+    if set(alphabet) <= set("-.ACGT") or set(alphabet) <= set("-.ACGU"):  # T and U are one base
+        table[list(b"TtUu")] = table[[ord("T"), ord("U")]].max()
     X, valid, outside = _encoded(rows, columns, table)
     strange = "".join(map(chr, np.argsort(-outside, kind="stable")[: np.count_nonzero(outside)]))
     if not valid.any():

@@ -67,13 +67,13 @@ def test_columns_go_by_their_names(tmp_path, monkeypatch, capsys):
     assert "warning" not in error
 
 
-def test_letters_that_are_not_known(family, tmp_path):
+def test_letters_that_are_not_known(family, tmp_path, capsys):
     machine_file, _, _ = family
     (tmp_path / "x.fasta").write_text(">one\nACGUAN\n>two\nACGUAC\n")
     output = tmp_path / "out.fasta"
     assert main(["impute", str(machine_file), str(tmp_path / "x.fasta"), "-o", str(output)]) == 0
     found = load_alignment(output, "rna")
-    assert found.names == ["one", "two"]
+    assert "1 of 12 letters of" in capsys.readouterr().err and found.names == ["one", "two"]
     np.testing.assert_array_equal(found.X[1], [1, 2, 3, 4, 1, 2])
     conditional = mf.PottsMachine.load(machine_file).conditional_proba([[1, 2, 3, 4, 1, 0]])
     assert found.X[0, 5] == conditional[0, -5:].argmax() == 3  # pairs with A: 4 - 1

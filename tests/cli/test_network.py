@@ -95,8 +95,7 @@ def test_page_compares_groups(table):
     X, fits = scores(), []
     for name in ("old", "young"):
         own = (groups == name) & ~np.isnan(X).any(1)
-        machine = mf.OrdinalMachine()
-        fits.append(machine.fit(X[own].astype(int), sample_weight=weights[own]))
+        fits.append(mf.OrdinalMachine().fit(X[own].astype(int), sample_weight=weights[own]))
     test = mf.compare_groups(*fits).omnibus
     assert f"chi-squared {test.statistic:.1f} with 3 degrees" in text
 

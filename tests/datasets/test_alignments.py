@@ -107,7 +107,9 @@ def test_gaps_as_missing_data(tmp_path):
 
 
 def test_alphabets(tmp_path):
-    assert letters(load(tmp_path, ">a\nAC.GU\n>b\nACCGU\n>c\nACTGU\n", "RNA")) == ["AC-GU", "ACCGU"]
+    text = ">a\nAC.GU\n>b\nACCGt\n>c\nACNGU\n"  # T of DNA is U of RNA
+    assert letters(load(tmp_path, text, "RNA")) == ["AC-GU", "ACCGU"]
+    assert letters(load(tmp_path, text, "dna", outside="gap")) == ["AC-GT", "ACCGT", "AC-GT"]
     assert load(tmp_path, ">a\nAC.GT\n", ".ACGT").X.tolist() == [[1, 2, 0, 3, 4]]
     assert load(tmp_path, ">a\nGATTACA\n", "CATG").X.tolist() == [[3, 1, 2, 2, 1, 0, 1]]
 

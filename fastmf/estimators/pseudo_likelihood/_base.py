@@ -287,8 +287,7 @@ class ItemMachine(Saved, BaseEstimator):
         self.converged_ = bool(fit.stopped and exists)
         message, units = existence.message, existence.units
         if units and hasattr(self, "feature_names_in_"):
-            names = feature_names(self)[list(units)]
-            message += f" ({self._item_name} {listed(names)})"
+            message += f" ({self._item_name} {listed(feature_names(self)[list(units)])})"
         if units and self.n_missing_ and self.missing == "absent":
             message += (
                 f"; {self.n_missing_} labels are missing, and rows without a label are told from "

@@ -301,8 +301,7 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         self._parameters = parameters
         self.couplings_, self.field_ = self._objective.unpacked(parameters)
         self.model_ = BoltzmannMachine(self.couplings_, Ising(self.field_))
-        gradient = self._objective.value_and_gradient(parameters)[1]
-        self.gradient_norm_ = float(abs(gradient).max())
+        self.gradient_norm_ = float(abs(self._objective.value_and_gradient(parameters)[1]).max())
 
     def _existence(self, parameters):
         if self.solver == "firth":

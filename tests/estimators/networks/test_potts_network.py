@@ -33,8 +33,7 @@ def contrasts(machine):
     for i, j in itertools.combinations(range(d), 2):
         bases = []
         for q in (sizes[i], sizes[j]):
-            centred = np.eye(q) - 1 / q
-            bases.append(np.linalg.svd(centred)[0][:, : q - 1].T)
+            bases.append(np.linalg.svd(np.eye(q) - 1 / q)[0][:, : q - 1].T)
         groups.append([])
         for a, b in itertools.product(*bases):
             row = np.zeros(len(u))
