@@ -112,12 +112,12 @@ def check_part(prior, X, means=True, places=None, first_row=0, zero="0", name="X
     if np.all(allowed):
         return
     row, column = np.argwhere(~allowed)[0]
+    value = str(X[row, column]).removesuffix(".0") if X[row, column] else zero  # with all digits
     class_ = prior if isinstance(prior, type) else type(prior)
     raise ValueError(
         f"{name} must hold values that {class_.__name__} units can take: expected each to be "
-        f"{describe_support(prior, column, means=means)}, got "
-        f"{f'{X[row, column]:g}' if X[row, column] else zero} in row {first_row + row}, column "
-        f"{column if places is None else places[column]}: recode, scale or clip them (8-bit "
+        f"{describe_support(prior, column, means=means)}, got {value} in row {first_row + row}, "
+        f"column {column if places is None else places[column]}: recode, scale or clip them (8-bit "
         "images as X / 255, sklearn's MinMaxScaler by clip=True), or take other units."
     )
 

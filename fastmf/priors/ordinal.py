@@ -203,7 +203,7 @@ class Ordinal(ScoreTable, _LogWeights):
             if wrong.any():
                 raise ValueError(
                     "Ordinal.from_data: X must have integers from 0 to a unit's largest score, "
-                    f"got {x[wrong][0]:g}."
+                    f"got {x[wrong][0]!s}."
                 )
             counts += (x[..., None] == scores).sum(0)
         counts = np.where(scores < sizes[:, None], counts, 0.0)
@@ -438,7 +438,7 @@ class Binomial(ScoreTable, _Trials):
             values = X[:, [column]].toarray() if is_sparse(X) else X[:, [column]]
             raise ValueError(
                 "Binomial.from_data: X must have integers from 0 to n, and n is at most "
-                f"{MAX_SCORE}; got {values[_outside(values, min(n[column], MAX_SCORE))][0]:g}."
+                f"{MAX_SCORE}; got {values[_outside(values, min(n[column], MAX_SCORE))][0]!s}."
             )
         successes = column_sums(X)
         failures = X.shape[0] * n - successes

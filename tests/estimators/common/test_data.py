@@ -173,5 +173,8 @@ def test_only_dates_come_with_advice_on_dates(given):
 def test_what_units_cannot_take_comes_with_advice():
     with pytest.raises(ValueError, match=r"got 255 in row 0, column 0: .* X / 255"):
         LAYERED["GeneralizedRBM"].fit(np.full((4, 2), 255, np.uint8))
+    bounded = mf.GeneralizedRBM(2, visible=mf.TruncatedGaussian.from_data(X, 0, 1))
+    with pytest.raises(ValueError, match=r"`upper` of its unit, got 1\.0000000000000002 in row"):
+        bounded.fit(np.nextafter(X, 2 * X))
     with pytest.raises(ValueError, match=r"at most 254 categories, got 255 .* bin"):
         mf.PottsMachine().fit(255 * X)

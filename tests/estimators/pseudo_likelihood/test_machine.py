@@ -28,8 +28,7 @@ def test_options_are_checked(kind, name, value, error):
 def test_scores_and_draws_and_files(kind, tmp_path):
     machine = kind(l2=0.1).fit(X)
     assert machine.score(X) == machine.score_samples(X).mean()
-    draws = machine.sample(4000, random_state=0)
-    np.testing.assert_allclose(draws.mean(0), X.mean(0), atol=0.05)
+    np.testing.assert_allclose(machine.sample(4000, random_state=0).mean(0), X.mean(0), atol=0.05)
     machine.save(tmp_path / "machine.npz")
     again = kind.load(tmp_path / "machine.npz")
     assert again.existence_ == machine.existence_
@@ -47,8 +46,7 @@ def test_missing_values_become_the_most_probable_ones(kind):
     lacking[np.arange(60), np.arange(60) % 4] = np.nan
     others = np.where(np.isnan(lacking), 0, lacking).astype(int)
     given = machine.conditional_proba(others).reshape(60, 4, 2).argmax(-1)
-    expected = np.where(np.isnan(lacking), given, X)
-    np.testing.assert_array_equal(machine.impute(lacking), expected)
+    np.testing.assert_array_equal(machine.impute(lacking), np.where(np.isnan(lacking), given, X))
 
 
 @pytest.mark.parametrize("kind", PAIRWISE)

@@ -47,8 +47,7 @@ def test_draws_against_enumeration(kind, moments):
     second = np.tensordot(probability, seconds, 1)
     np.testing.assert_allclose(draws.T @ draws / 2500, second, atol=0.06)
     z = (draws != 0).astype(float)
-    joint = (patterns.T * probability) @ patterns
-    np.testing.assert_allclose(z.T @ z / 2500, joint, atol=0.035)
+    np.testing.assert_allclose(z.T @ z / 2500, (patterns.T * probability) @ patterns, atol=0.035)
 
 
 @pytest.mark.parametrize("kind", ["independent", "copies", "correlated"])
