@@ -487,31 +487,35 @@ class _MinFill:
     """
 
     def __init__(self, neighbours, n_states):
-        self.neighbours, self.states = [set(a) for a in neighbours], list(map(int, n_states))
-        self.bits = np.log2(n_states).tolist()
-        self.work, n = 0, len(self.states)
-        self.fill = [self._fill(v) for v in range(n)]
+        self.states, n, self.work = list(map(int, n_states)), len(n_states), 0
+        self.neighbours, self.fill = [set() for _ in range(n)], [0] * n
+        # Sum of the states of the neighbours of each unit, and product of the states in its clique.
+        self.around, self.size = [0] * n, self.states.copy()
+        for u, x in ((u, x) for x, around in enumerate(neighbours) for u in around if u < x):
+            if self.work <= MAX_NEIGHBOURS:
+                self._connect(u, x)
         self.heap = [self._key(v) for v in range(n)]
         heapq.heapify(self.heap)
 
     def _states_of(self, units):
-        self.work += len(units)
+        self.work += len(units) + 1
         return sum(map(self.states.__getitem__, units))
 
-    def _fill(self, v):
-        around = self.neighbours[v]
-        self.work += 1
-        if len(around) < 2 or self.work > MAX_NEIGHBOURS:
-            return 0
-        total, twice = self._states_of(around), 0
-        for u in around:
-            linked = self._states_of(self.neighbours[u] & around)
-            twice += self.states[u] * (total - self.states[u] - linked)
-        return twice // 2
+    def _connect(self, u, x):
+        """Make two units neighbours, and return their common neighbours."""
+        common = self.neighbours[u] & self.neighbours[x]
+        linked, pairs = self._states_of(common), self.states[u] * self.states[x]
+        for c in common:
+            self.fill[c] -= pairs
+        for v, new in ((u, x), (x, u)):
+            self.fill[v] += self.states[new] * (self.around[v] - linked)
+            self.around[v] += self.states[new]
+            self.size[v] *= self.states[new]
+            self.neighbours[v].add(new)
+        return common
 
     def _key(self, v):
-        around = self.neighbours[v] or ()
-        return self.fill[v], -sum(map(self.bits.__getitem__, around), self.bits[v]), v
+        return self.fill[v], -self.size[v], v
 
     def cliques(self, max_bits):
         """Yield (unit, neighbours, bits) of the clique of each step, up to a total size."""
@@ -520,38 +524,23 @@ class _MinFill:
             key = heapq.heappop(self.heap)
             v = key[-1]
             if self.neighbours[v] is not None and key == self._key(v):
-                yield v, self.neighbours[v], -key[1]
-                n_entries += 2.0 ** min(-key[1], 1000.0)
+                bits = math.log2(self.size[v])
+                yield v, self.neighbours[v], bits
+                n_entries += 2.0 ** min(bits, 1000.0)
                 self._eliminate(v)
 
     def _eliminate(self, v):
         around, self.neighbours[v] = self.neighbours[v], None
         for u in around:
             self.neighbours[u].discard(v)
-        new = self._join(around) if self.fill[v] else {}
-        for u in around:
-            if u in new:
-                self.fill[u] = self._fill(u)
-            else:
-                # u was adjacent to all of `around`, and v to no other neighbour of u.
-                elsewhere = self._states_of(self.neighbours[u] - around)
-                self.fill[u] -= self.fill[v] + self.states[v] * elsewhere
-            heapq.heappush(self.heap, self._key(u))
-
-    def _join(self, around):
-        """Connect all units in `around`; return the new neighbours of units that have some."""
-        new = {u: around - self.neighbours[u] - {u} for u in around}
-        new = {u: added for u, added in new.items() if added}
-        self.work += len(new) * len(around)
-        changed = set()
-        for u, x in ((u, x) for u, added in new.items() for x in added if u < x):
-            self.work += min(len(self.neighbours[u]), len(self.neighbours[x]))
-            common = (self.neighbours[u] & self.neighbours[x]) - around
-            changed |= common
-            for c in common:
-                self.fill[c] -= self.states[u] * self.states[x]
-        for u, added in new.items():
-            self.neighbours[u] |= added
+            self.around[u] -= self.states[v]
+            self.size[u] //= self.states[v]
+            linked = self._states_of(self.neighbours[u] & around)
+            self.fill[u] -= self.states[v] * (self.around[u] - linked)
+        changed = set(around)
+        for u in around if self.fill[v] else ():
+            for x in around - self.neighbours[u]:
+                if x != u:
+                    changed |= self._connect(u, x)
         for c in changed:
             heapq.heappush(self.heap, self._key(c))
-        return new
