@@ -36,5 +36,4 @@ def aligned(shape, dtype, allocate=np.empty):
     """
     n_bytes = math.prod(map(int, shape)) * np.dtype(dtype).itemsize
     memory = allocate(n_bytes + LINE_BYTES, np.uint8)
-    start = -memory.ctypes.data % LINE_BYTES
-    return memory[start : start + n_bytes].view(dtype).reshape(shape)
+    return np.ndarray(shape, dtype, memory, -memory.ctypes.data % LINE_BYTES)

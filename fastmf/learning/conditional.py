@@ -32,7 +32,7 @@ from fastmf.inference.missing.layered import (
     means_given_seen,
 )
 from fastmf.inference.sampling.gibbs import MATCHING
-from fastmf.learning.training.ascent import AscentSettings, ModelParameters, ascend
+from fastmf.learning.training.ascent import Ascent, AscentSettings, ModelParameters
 from fastmf.learning.training.trainer import Steps
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli
@@ -231,14 +231,17 @@ class ConditionalSteps(Steps):
     """Training steps of a conditional RBM; data are pairs (Y, X) of labels and features."""
 
     score, label = "accuracy", "fraction of correct labels"
+    _model = None
 
     def __call__(self, state, batch, rate, rng):
         """Take a gradient step on the objective of a batch."""
         settings, n_threads = self.settings, self.n_threads
         options = {"n_sweeps": sweeps(settings, state.epoch), "rng": rng, "n_threads": n_threads}
         direction = gradient(state.model, *batch, settings, **options)
-        parameters = ascend(state, direction, settings, rate, n_threads)
-        state.model = state.model.moved(vars(parameters))
+        if state.model is not self._model:
+            self._ascent = Ascent(state, settings, n_threads)
+        self._ascent(direction, rate, state.epoch)
+        self._model = state.model = state.model.moved(self._ascent.parameters)
 
     def metrics(self, state, monitored, validation, weights=None):
         """Compute the fractions of correct labels, and of rows converged to 1e-3."""

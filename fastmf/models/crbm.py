@@ -87,10 +87,10 @@ class CRBM(Model):
                 raise ValueError(f"{field.name} must have shape {shape}, got {given}.")
 
     def moved(self, parameters):
-        """Return a model with other parameters, by name, which are not checked or copied."""
+        """Return a model with copies of other parameters, by name, which are not checked."""
         model = object.__new__(type(self))
         for name, value in parameters.items():
-            value = np.ascontiguousarray(value, self.dtype)
+            value = np.array(value, self.dtype, order="C")
             value.flags.writeable = False
             object.__setattr__(model, name, value)
         if "joint" in self.__dict__:

@@ -430,6 +430,16 @@ class RBM(Layered):
         """Number of hidden units."""
         return self.weights.shape[1]
 
+    @computed_once
+    def max_weight(self):
+        """Largest absolute weight."""
+        return float(max(self.weights.max(initial=0), -self.weights.min(initial=0)))
+
+    @computed_once
+    def column_sums(self):
+        """Sums of the weights over the visible units, (n_hidden,)."""
+        return self.weights.sum(0)
+
     @property
     def transposed(self):
         """The weights, (n_hidden, n_visible), read-only."""

@@ -39,8 +39,8 @@ from fastmf.inference.bp.rbm import (
 )
 from fastmf.inference.bp.solutions import (
     MAX_CHECK_SWEEPS,
+    mixture_of_checks,
     mixtures,
-    options_of_checks,
     starts_of_layers,
 )
 from fastmf.inference.fixed_point import Question, with_changes, with_check
@@ -200,7 +200,7 @@ def _checked(options, result, model, fields, stable=None):
     field = np.zeros((check.common_rows(zip("vh", fields, strict=True)) or 1, n_units))
     field[:, :n], field[:, n:] = (0 if part is None else part for part in fields)
     tilt = Tilt(field, np.zeros((1, n_units)), np.zeros((1, n_units), bool))
-    mixed = partial(_solved, options_of_checks(options)) if stable is None else None
+    mixed = partial(mixture_of_checks, _solved, options) if stable is None else None
     return with_check(result, Question(model, tilt, True, mixed, stable))
 
 

@@ -114,9 +114,10 @@ def beliefs_of(options, units, ends, single=False, local_maximum=None):
     """Make the `Beliefs` of rows that have ended; without the axis of rows if `single`."""
     model, record = units.model, ends.record
     dtype, (n, m) = model.dtype, model.weights.shape
-    log_odds = record.visible, record.hidden[:, :m]
-    pairs = [sigmoid_pair(x) for x in log_odds]
-    means, variances = units.means(pairs)
+    of_units = np.concatenate([record.visible, record.hidden[:, :m]], axis=1)
+    p, q = sigmoid_pair(of_units)
+    log_odds, *pairs = ((x[:, :n], x[:, n:]) for x in (of_units, p, q))
+    means, variances = units.means(list(zip(*pairs, strict=True)))
     assignment, score = [x > 0 for x in log_odds], None
     if options.decodes:
         best = record.best.astype(dtype)  # and the best hidden units given these
@@ -138,8 +139,7 @@ def beliefs_of(options, units, ends, single=False, local_maximum=None):
     (averaged if options.pairwise == "mean" else rows)["pairwise"] = ends.pairs
     result = of_record(record, single, dtype, layers, rows, **averaged)
     if score is None:
-        differences = np.hstack([p - q for p, q in pairs])
-        result.__dict__["_states"] = differences, lambda x: _values(units, np.split(x > 0, [n], 1))
+        result.__dict__["_states"] = p - q, lambda x: _values(units, np.split(x > 0, [n], 1))
     return result
 
 
@@ -161,8 +161,8 @@ def of_record(record, single, dtype, layers, rows, kind=Beliefs, **shared):
 
     # Labels of groups stay integers.
     fields = {name: cast(x, None if name == "assignment" else dtype) for name, x in layers.items()}
-    b = layers["b"]
-    zeros = tuple(map(np.zeros_like, b)) if isinstance(b, tuple | list) else np.zeros_like(b)
+    b = fields["b"]
+    zeros = tuple(map(np.zeros_like, b)) if isinstance(b, tuple) else np.zeros_like(b)
     rows = {
         "converged": is_converged(record.status),
         "n_iter": record.n_iter,
@@ -172,7 +172,7 @@ def of_record(record, single, dtype, layers, rows, kind=Beliefs, **shared):
         "damping": record.damping,
     } | rows
     return kind(
-        a=None if b is None else cast(zeros, dtype),
+        a=None if b is None else zeros,
         **fields,
         **{name: row(x) for name, x in rows.items()},
         **shared,

@@ -219,17 +219,17 @@ class BinaryUnits:
         self.scales = tuple(high - low for low, high in values)
         self.factor = self.scales[0] * self.scales[1]
         w = model.weights
-        self.max_weight = self.factor * _max_abs(w)
+        self.max_weight = self.factor * model.max_weight
         self.prior_fields, constants = zip(*map(binary_field, model.layers), strict=True)
         pairs = zip(self.prior_fields, fields, strict=True)
-        total = tuple(np.atleast_2d(b + np.float64(0) + (0 if x is None else x)) for b, x in pairs)
+        total = tuple(np.array(b if x is None else b + x, np.float64, ndmin=2) for b, x in pairs)
         _check_fields(total, model.dtype)
         (o_v, o_h), (s_v, s_h), (b, c) = self.offsets, self.scales, total
         self._own_fields = total
         rows = w.sum(1, dtype=np.float64) if o_h else 0.0
         columns = w.sum(0, dtype=np.float64) if o_v else 0.0
         self.fields = s_v * (b + o_h * rows), s_h * (c + o_v * columns)
-        self.constant = o_v * b.sum(1) + o_h * c.sum(1) + o_v * o_h * np.sum(rows)
+        self.constant = o_v / s_v * self.fields[0].sum(1) + o_h * c.sum(1)
         self.constant += sum(x.sum(dtype=np.float64) for x in constants)
 
     def weights(self):
@@ -249,7 +249,8 @@ class BinaryUnits:
         middle = self.offsets[1 - layer] + self.scales[1 - layer] / 2
         field = self._own_fields[layer]
         if middle:
-            field = field + middle * self.model.weights.sum(1 - layer)
+            model = self.model
+            field = field + middle * (model.column_sums if layer else model.weights.sum(1))
         return self.scales[layer] * field
 
     def of_rows(self, rows):

@@ -28,12 +28,13 @@ MIN_START_PROBABILITY = 1e-6
 N_SWEEPS, COLD = 50, 1e-3
 
 
-def options_of_checks(options):
-    """Make the options of the mixtures with which the checks compare answers."""
-    return BPOptions(
+def mixture_of_checks(solve, options, model, **tilts):
+    """Solve a model from the starts with which the checks compare answers."""
+    options = BPOptions(
         n_starts=N_CHECKED_STARTS, rng=0, max_iter=MAX_CHECK_SWEEPS, tol=options.tol,
         n_threads=options.n_threads,
     )  # fmt: skip
+    return solve(options, model, **tilts)
 
 
 def mixtures(options, n_rows, of_row):

@@ -186,25 +186,29 @@ def initial_state(model):
     return State(model, ModelParameters.of(model).combine(np.zeros_like))
 
 
-def ascend(state, gradient, settings, rate, n_threads=None):
-    """Take one step of gradient ascent with momentum and weight decay; return the parameters."""
-    step = AscentStep(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))
-    matrices = []
+class Ascent:
+    """Steps of gradient ascent with momentum and weight decay, from the model of a state."""
 
-    def move(parameter, gradient, velocity):
-        if parameter.ndim == 2:
-            sides = tuple(np.zeros((2, n), parameter.dtype) for n in parameter.shape)
-            matrices.append((parameter, gradient, velocity, step, sides))
-            return parameter
-        velocity *= settings.momentum
-        velocity += rate * gradient
-        return finite_sum(parameter, velocity, state.epoch)
+    def __init__(self, state, settings, n_threads=None):
+        self.parameters = {name: x.copy() for name, x in state.model.parameters().items()}
+        self._settings, self._velocity = settings, state.velocity
+        self._names = [name for name, x in self.parameters.items() if x.ndim == 2]
+        weights = [self.parameters[name] for name in self._names]
+        velocities = [getattr(state.velocity, name) for name in self._names]
+        self._matrices = MatrixAscent(weights, velocities, n_threads)
+        self._sides = [tuple(np.zeros((2, n), w.dtype) for n in w.shape) for w in weights]
 
-    parameters = ModelParameters.of(state.model).combine(np.copy)
-    parameters = parameters.combine(move, gradient, state.velocity)
-    couplings, gradients, velocities, steps, sides = zip(*matrices, strict=True)
-    MatrixAscent(couplings, velocities, n_threads)(gradients, steps, sides, state.epoch)
-    return parameters
+    def __call__(self, gradient, rate, epoch):
+        """Take a step of the parameters and the velocity, in place."""
+        settings = self._settings
+        for name in self.parameters.keys() - self._names:
+            velocity = getattr(self._velocity, name)
+            velocity *= settings.momentum
+            velocity += rate * getattr(gradient, name)
+            self.parameters[name][:] = finite_sum(self.parameters[name], velocity, epoch)
+        step = AscentStep(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))
+        gradients = [getattr(gradient, name) for name in self._names]
+        self._matrices(gradients, [step] * len(gradients), self._sides, epoch)
 
 
 class MatrixAscent:

@@ -42,7 +42,7 @@ from fastmf.inference.bp.graphs.starts import (
 )
 from fastmf.inference.bp.graphs.trees import chunks_of_slots, random_trees, tree_bound, without
 from fastmf.inference.bp.graphs.units import GraphUnits
-from fastmf.inference.bp.solutions import mixtures, options_of_checks
+from fastmf.inference.bp.solutions import mixture_of_checks, mixtures
 from fastmf.inference.fixed_point import Question, with_check
 from fastmf.kernels.bp import graphs as graph_kernels
 from fastmf.kernels.bp.convergence import assess_rows
@@ -76,7 +76,7 @@ def propagate_units(options, units, init=None):
     if options.bound:
         solved = _with_bound(options, units, solved)
     result = graph_beliefs(options, units, solved, probability, n_rows is None)
-    mixed = partial(propagate_on_graph, options_of_checks(options))
+    mixed = partial(mixture_of_checks, propagate_on_graph, options)
     return with_check(result, question_of(units, mixed)) if is_sum else result
 
 
