@@ -21,7 +21,9 @@ import numpy as np
 from scipy.special import expit, logit
 
 from fastmf._common import arguments as check
-from fastmf.inference.bp.belief_propagation import belief_propagation, most_probable
+from fastmf.inference.bp._options import BPOptions
+from fastmf.inference.bp.belief_propagation import most_probable
+from fastmf.inference.bp.rbm import BinaryUnits, propagated
 from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.missing.layered import (
     LOG_PARTITION_COST,
@@ -127,11 +129,14 @@ def infer(
         values = result.log_partition if log_partition else zeros
         return ConditionalMoments(*result.mean, None, values, result.residual)
     # Rows that do not converge depend on the start, which is the same in learning and prediction.
-    if inference == "bp_uniform":
-        options["init"] = np.zeros_like(model.weights)
-    result = belief_propagation(rbm, pairwise="mean" if pairs else False, **options)
-    log_partition = result.log_partition
-    return ConditionalMoments(*result.mean, result.pairwise, log_partition, result.residual)
+    init = np.zeros_like(model.weights) if inference == "bp_uniform" else None
+    units = BinaryUnits(rbm, options.pop("field"))
+    options = BPOptions(pairwise=pairs and "mean", **options)
+    record, products, _ = propagated(options, units, len(b), init)
+    log_odds = record.visible, record.hidden[:, : model.n_hidden]
+    means = (expit(x).astype(model.dtype) for x in log_odds)
+    log_partition = record.bethe + units.constant
+    return ConditionalMoments(*means, products, log_partition, record.residual)
 
 
 def hidden_means(model, visible, field):
