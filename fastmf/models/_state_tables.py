@@ -326,10 +326,10 @@ def pairwise_graph(model):
     """Make the `PairwiseGraph` of a BoltzmannMachine with dense or sparse couplings."""
     rows, columns, values = _entries(model.couplings)
     n_states = state_counts(model.prior)
-    upper = rows < columns
+    upper = np.flatnonzero(rows < columns)
     rows, columns, values = (part[upper] for part in (rows, columns, values))
     if not has_groups(model.prior):
-        edges = np.stack([rows, columns], 1).astype(np.int64)
+        edges = np.stack([rows, columns], 1, dtype=np.int64)
         return PairwiseGraph(edges, n_states, values, np.arange(len(edges) + 1))
     sizes = column_sizes(model.prior)
     unit, first = np.repeat(np.arange(len(sizes)), sizes), np.cumsum(sizes) - sizes

@@ -490,7 +490,8 @@ def _units(units, beliefs):
         return mean, var, _tilts(units, beliefs), units.labels(beliefs)
     (low, high), q, p = pair, beliefs[:, ::2], beliefs[:, 1::2]
     with np.errstate(divide="ignore", invalid="ignore"):
-        log_odds = np.nan_to_num(np.log(p) - np.log(q), posinf=np.inf, neginf=-np.inf)
+        log_odds = np.log(p) - np.log(q)
+    log_odds[np.isnan(log_odds)] = 0
     tilt = log_odds / (high - low) - binary_field(prior)[0].astype(np.float64)
     return low * q + high * p, (high - low) ** 2 * p * q, tilt, (p > q).astype(np.int64)
 

@@ -317,8 +317,12 @@ def graph_layout(edges, n_vertices):
     if len(edges) >= 2**30:
         raise ValueError(f"a graph must have fewer than 2^30 edges, got {len(edges)}.")
     graph = adjacency(edges, n_vertices)
-    roots = components(graph)[1]
-    order = breadth_first(graph, roots).astype(np.int64)
+    roots = np.zeros(min(n_vertices, 1), np.int64)
+    order = breadth_first(graph, roots)
+    if len(order) < n_vertices:  # a search is faster than `components`
+        roots = components(graph)[1]
+        order = breadth_first(graph, roots)
+    order = order.astype(np.int64)
     place = np.empty(n_vertices, np.int32)
     place[order] = np.arange(n_vertices)
     # A slot for each end of an edge, in the order of the units that send.
