@@ -21,6 +21,7 @@ from functools import cache
 
 import numpy as np
 
+from fastmf._common.memory import LINE_BYTES
 from fastmf._jit.argument_types import ArrayType, Float64, Real, argument_types, numba_type
 from fastmf._jit.intrinsics import row, smaller, view, widest_vectors
 from fastmf._jit.kernel import (
@@ -148,6 +149,7 @@ def _block_memory(typing_context):
 
     def generate(context, builder, signature, values):
         memory = cgutils.alloca_once(builder, context.get_value_type(types.float64), _END)
+        memory.align = LINE_BYTES
         address = builder.ptrtoint(memory, cgutils.intp_t)
         return array_at(context, builder, result, address, [cgutils.intp_t(_END)])
 
