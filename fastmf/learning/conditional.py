@@ -131,12 +131,11 @@ def infer(
     # Rows that do not converge depend on the start, which is the same in learning and prediction.
     init = np.zeros_like(model.weights) if inference == "bp_uniform" else None
     units = BinaryUnits(rbm, options.pop("field"))
-    options = BPOptions(pairwise=pairs and "mean", **options)
+    options = BPOptions(pairwise="mean" if pairs else False, **options)
     record, products, _ = propagated(options, units, len(b), init)
     log_odds = record.visible, record.hidden[:, : model.n_hidden]
     means = (expit(x).astype(model.dtype) for x in log_odds)
-    log_partition = record.bethe + units.constant
-    return ConditionalMoments(*means, products, log_partition, record.residual)
+    return ConditionalMoments(*means, products, record.bethe + units.constant, record.residual)
 
 
 def hidden_means(model, visible, field):

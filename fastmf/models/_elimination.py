@@ -539,8 +539,7 @@ class _MinFill:
             self.fill[u] -= self.states[v] * (self.around[u] - linked)
         changed = set(around)
         for u in around if self.fill[v] else ():
-            for x in around - self.neighbours[u]:
-                if x != u:
-                    changed |= self._connect(u, x)
+            for x in around - self.neighbours[u] - {u}:
+                changed |= self._connect(u, x)
         for c in changed:
             heapq.heappush(self.heap, self._key(c))

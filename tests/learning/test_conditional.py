@@ -81,8 +81,7 @@ def test_rows_end_where_their_beliefs_are_resolved(inference, solver, monkeypatc
     settings, n_sweeps = ConditionalSettings(inference=inference), 10**4
     model = crbm(3, 0.7)
     narrow = CRBM(**{k: v.astype(np.float32) for k, v in vars(ModelParameters.of(model)).items()})
-    data = Y.astype(np.float32), X.astype(np.float32)
-    found = gradient(narrow, *data, settings, n_sweeps=n_sweeps)
+    found = gradient(narrow, Y.astype("f4"), X.astype("f4"), settings, n_sweeps=n_sweeps)
     # The oracle: the same in double precision, far beyond single precision.
     expected = gradient(model, Y, X, settings, n_sweeps=n_sweeps)
     assert (results[0].n_iter < 200).all() and (results[0].residual > 0).any()

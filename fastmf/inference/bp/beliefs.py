@@ -117,7 +117,7 @@ def beliefs_of(options, units, ends, single=False, local_maximum=None):
     of_units = np.concatenate([record.visible, record.hidden[:, :m]], axis=1)
     p, q = sigmoid_pair(of_units)
     log_odds, *pairs = ((x[:, :n], x[:, n:]) for x in (of_units, p, q))
-    means, variances = units.means(list(zip(*pairs, strict=True)))
+    means, variances = units.means(zip(*pairs, strict=True))
     assignment, score = [x > 0 for x in log_odds], None
     if options.decodes:
         best = record.best.astype(dtype)  # and the best hidden units given these
@@ -127,8 +127,7 @@ def beliefs_of(options, units, ends, single=False, local_maximum=None):
         x / scale - field
         for x, scale, field in zip(log_odds, units.scales, units.prior_fields, strict=True)
     ]
-    values = _values(units, assignment)
-    layers = {"mean": means, "var": variances, "b": tilts, "assignment": values}
+    layers = {"mean": means, "var": variances, "b": tilts, "assignment": units.values(assignment)}
     rows = {
         "log_partition": record.bethe + units.constant if score is None else score,
         "score": score,
@@ -139,13 +138,8 @@ def beliefs_of(options, units, ends, single=False, local_maximum=None):
     (averaged if options.pairwise == "mean" else rows)["pairwise"] = ends.pairs
     result = of_record(record, single, dtype, layers, rows, **averaged)
     if score is None:
-        result.__dict__["_states"] = p - q, lambda x: _values(units, np.split(x > 0, [n], 1))
+        result.__dict__["_states"] = p - q, lambda x: units.values(np.split(x > 0, [n], 1))
     return result
-
-
-def _values(units, layers):
-    """Convert {0, 1} units of both layers to values of the model."""
-    return tuple(units.values(k, part).astype(units.model.dtype) for k, part in enumerate(layers))
 
 
 def of_record(record, single, dtype, layers, rows, kind=Beliefs, **shared):

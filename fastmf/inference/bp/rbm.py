@@ -188,15 +188,10 @@ def _set_visible(units, record, rows, visible):
     record.hidden[rows, : weights.shape[1]] += sums.astype(np.float64) * units.factor
 
 
-def _max_abs(array):
-    """Return the largest absolute value, without a temporary array."""
-    return float(max(array.max(initial=0), -array.min(initial=0)))
-
-
 def _check_fields(fields, dtype):
     """Raise ValueError if sums of up to 1 / eps fields may overflow."""
     limit = np.finfo(dtype).max * np.finfo(dtype).eps
-    for max_field in map(_max_abs, fields):
+    for max_field in (abs(field).max(initial=0) for field in fields):
         if not max_field <= limit:  # NaN, too
             raise ValueError(
                 f"field and the units' own must add up to {limit:.2g} at most in {dtype}, "
@@ -263,13 +258,14 @@ class BinaryUnits:
 
     def means(self, pairs):
         """Compute means and variances of the model's units from probabilities of 1 and 0."""
-        ends = [(low, low + scale) for low, scale in zip(self.offsets, self.scales, strict=True)]
-        means = [low * q + high * p for (p, q), (low, high) in zip(pairs, ends, strict=True)]
-        return means, [s * s * p * q for (p, q), s in zip(pairs, self.scales, strict=True)]
+        layers = list(zip(pairs, self.offsets, self.scales, strict=True))
+        means = [low * q + (low + s) * p for (p, q), low, s in layers]
+        return means, [s * s * p * q for (p, q), _, s in layers]
 
-    def values(self, layer, units):
-        """Convert {0, 1} units of a layer to values of the model."""
-        return self.offsets[layer] + self.scales[layer] * units
+    def values(self, layers):
+        """Convert {0, 1} units of both layers to values of the model."""
+        layers = zip(layers, self.offsets, self.scales, strict=True)
+        return tuple((low + s * part).astype(self.model.dtype) for part, low, s in layers)
 
     def is_one(self, visible):
         """Convert values of the visible units of the model to {0, 1} units, as booleans."""

@@ -30,10 +30,8 @@ N_SWEEPS, COLD = 50, 1e-3
 
 def mixture_of_checks(solve, options, model, **tilts):
     """Solve a model from the starts with which the checks compare answers."""
-    options = BPOptions(
-        n_starts=N_CHECKED_STARTS, rng=0, max_iter=MAX_CHECK_SWEEPS, tol=options.tol,
-        n_threads=options.n_threads,
-    )  # fmt: skip
+    starts = {"n_starts": N_CHECKED_STARTS, "rng": 0, "max_iter": MAX_CHECK_SWEEPS}
+    options = BPOptions(**starts, tol=options.tol, n_threads=options.n_threads)
     return solve(options, model, **tilts)
 
 

@@ -191,24 +191,18 @@ class Ascent:
 
     def __init__(self, state, settings, n_threads=None):
         self.parameters = {name: x.copy() for name, x in state.model.parameters().items()}
-        self._settings, self._velocity = settings, state.velocity
-        self._names = [name for name, x in self.parameters.items() if x.ndim == 2]
-        weights = [self.parameters[name] for name in self._names]
-        velocities = [getattr(state.velocity, name) for name in self._names]
-        self._matrices = MatrixAscent(weights, velocities, n_threads)
-        self._sides = [tuple(np.zeros((2, n), w.dtype) for n in w.shape) for w in weights]
+        self._settings, velocity = settings, vars(state.velocity)
+        pairs = [(np.atleast_2d(x), np.atleast_2d(velocity[k])) for k, x in self.parameters.items()]
+        self._matrices = MatrixAscent(*zip(*pairs, strict=True), n_threads)
+        self._sides = [tuple(np.zeros((2, n), w.dtype) for n in w.shape) for w, _ in pairs]
 
     def __call__(self, gradient, rate, epoch):
         """Take a step of the parameters and the velocity, in place."""
-        settings = self._settings
-        for name in self.parameters.keys() - self._names:
-            velocity = getattr(self._velocity, name)
-            velocity *= settings.momentum
-            velocity += rate * getattr(gradient, name)
-            self.parameters[name][:] = finite_sum(self.parameters[name], velocity, epoch)
-        step = AscentStep(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))
-        gradients = [getattr(gradient, name) for name in self._names]
-        self._matrices(gradients, [step] * len(gradients), self._sides, epoch)
+        gradients = [np.atleast_2d(getattr(gradient, name)) for name in self.parameters]
+        step = AscentStep(float(rate), float(self._settings.momentum), 0.0, 0.0)
+        decaying = step._replace(l2=float(self._settings.l2), l1=float(self._settings.l1))
+        steps = [decaying if x.ndim == 2 else step for x in self.parameters.values()]
+        self._matrices(gradients, steps, self._sides, epoch)
 
 
 class MatrixAscent:

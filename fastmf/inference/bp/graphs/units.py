@@ -322,7 +322,6 @@ def graph_layout(edges, n_vertices):
     if len(order) < n_vertices:  # a search is faster than `components`
         roots = components(graph)[1]
         order = breadth_first(graph, roots)
-    order = order.astype(np.int64)
     place = np.empty(n_vertices, np.int32)
     place[order] = np.arange(n_vertices)
     # A slot for each end of an edge, in the order of the units that send.
@@ -331,7 +330,7 @@ def graph_layout(edges, n_vertices):
     slots = np.empty(2 * len(edges), np.int32)
     slots[ends] = np.arange(2 * len(edges))
     return GraphLayout(
-        order=order,
+        order=order.astype(np.int64),
         slots=slots.reshape(-1, 2),
         starts=ordered.indptr.astype(np.int64),
         neighbours=place[ordered.indices],
