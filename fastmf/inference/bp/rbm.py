@@ -213,7 +213,6 @@ class BinaryUnits:
         self.offsets = tuple(low for low, _ in values)
         self.scales = tuple(high - low for low, high in values)
         self.factor = self.scales[0] * self.scales[1]
-        w = model.weights
         self.max_weight = self.factor * model.max_weight
         self.prior_fields, constants = zip(*map(binary_field, model.layers), strict=True)
         pairs = zip(self.prior_fields, fields, strict=True)
@@ -221,8 +220,8 @@ class BinaryUnits:
         _check_fields(total, model.dtype)
         (o_v, o_h), (s_v, s_h), (b, c) = self.offsets, self.scales, total
         self._own_fields = total
-        rows = w.sum(1, dtype=np.float64) if o_h else 0.0
-        columns = w.sum(0, dtype=np.float64) if o_v else 0.0
+        rows = model.weights.sum(1, dtype=np.float64) if o_h else 0.0
+        columns = model.weights.sum(0, dtype=np.float64) if o_v else 0.0
         self.fields = s_v * (b + o_h * rows), s_h * (c + o_v * columns)
         self.constant = o_v / s_v * self.fields[0].sum(1) + o_h * c.sum(1)
         self.constant += sum(x.sum(dtype=np.float64) for x in constants)

@@ -172,11 +172,12 @@ def _sweep_to_the_end(options, settings, send, problem, state, after=None):
 
 def _assess(options, settings, record, rows, change, damping):
     """Set status and damping of rows after a sweep, given its largest changes and damping."""
-    strongest = (damping == MAX_DAMPING) & (record.damping[rows] == MAX_DAMPING)
+    searches = options.decodes and options.search
+    strongest = searches and (damping == MAX_DAMPING) & (record.damping[rows] == MAX_DAMPING)
     # Tree-reweighted messages converge undamped, but slowly where couplings are strong.
     patience = WINDOW_SWEEPS * (8 if options.algorithm == "tree_reweighted" else 1)
     assess_rows(settings, record, rows, change, damping, patience, np.zeros(1, np.int64))
-    if options.decodes and options.search:
+    if searches:
         # Moves of forests find better states than more sweeps. Rows whose damping would have been
         # raised have stalled: their smallest residual has been reset.
         stalled = (record.status[rows] == RUNNING) & (record.min_residual[rows] == np.inf)

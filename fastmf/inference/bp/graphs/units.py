@@ -107,7 +107,7 @@ class GraphUnits:
             neighbours=layout.neighbours,
             reverse=layout.reverse,
             edges=layout.edges,
-            exponentials=np.exp(values * (scale**2 / 2))[layout.edges],
+            exponentials=np.exp(values * (scale**2 / 2)).take(layout.edges),
             odds=np.ascontiguousarray(np.exp(log_odds)[:, layout.order]),
         )
         return problem, constant, largest
@@ -333,8 +333,8 @@ def graph_layout(edges, n_vertices):
         order=order.astype(np.int64),
         slots=slots.reshape(-1, 2),
         starts=ordered.indptr.astype(np.int64),
-        neighbours=place[ordered.indices],
-        reverse=slots[ends ^ 1],
+        neighbours=place.take(ordered.indices),
+        reverse=slots.take(ends ^ 1),
         edges=ends >> 1,
         is_forest=len(edges) == n_vertices - len(roots),
     )
@@ -346,7 +346,7 @@ def adjacency(edges, n_vertices):
     columns = np.ones(n, np.int8), units, np.arange(n + 1, dtype=np.int32)
     # SciPy's conversion is a counting sort; its graph searches need float64.
     by_unit = scipy.sparse.csc_array(columns, shape=(n_vertices, n)).tocsr()
-    parts = by_unit.indices.astype(np.float64), units[by_unit.indices ^ 1], by_unit.indptr
+    parts = by_unit.indices.astype(np.float64), units.take(by_unit.indices ^ 1), by_unit.indptr
     return scipy.sparse.csr_array(parts, shape=(n_vertices, n_vertices))
 
 
