@@ -5,6 +5,7 @@ Categories are defined for binary columns (`two_categories`), for ordinal items 
 (`position_categories`). Values of all three are encoded by `codes`.
 """
 
+from itertools import groupby
 from numbers import Real
 
 import numpy as np
@@ -106,19 +107,22 @@ def column_values(estimator, column, j):
 
 def codes(estimator, X, categories):
     """Return the category index of each entry, int64; -1 for missing entries."""
-    out, absent = np.empty(X.shape, np.int64, order="F"), missing_entries(X)
-    for j, values in enumerate(categories):
-        column, numbers = np.ascontiguousarray(X[:, j]), np.zeros(len(X), np.uint8)
+    out, start = np.empty(X.shape, np.int64, order="F"), 0
+    # Adjacent columns with equal categories are compared at once.
+    for _, run in groupby(categories, np.ndarray.tolist):
+        values, *equal = run
+        columns = slice(start, start + 1 + len(equal))
+        table, numbers = np.ascontiguousarray(X[:, columns]), np.uint8(0)
         for k, value in enumerate(values, 1):
-            numbers += (column == value) * np.uint8(k)
-        if not numbers.all() and (wrong := (numbers == 0) & ~absent[:, j]).any():
-            row = int(np.argmax(wrong))
+            numbers = numbers + (table == value) * np.uint8(k)
+        if not numbers.all() and (wrong := (numbers == 0) & ~missing_entries(table)).any():
+            j, row = np.argwhere(wrong.T)[0].tolist()
             raise ValueError(
-                f"X must hold the values of fit, in column {column_name(estimator, j)} one of "
-                f"{_listed(values)}: got {_shown(column[row : row + 1].tolist()[0])} in row {row}."
+                f"X must hold the values of fit, in column {column_name(estimator, start + j)} one "
+                f"of {_listed(values)}: got {_shown(table[row].tolist()[j])} in row {row}."
             )
-        out[:, j] = numbers
-    out -= 1
+        np.subtract(numbers, 1, out=out[:, columns], dtype=np.int64)
+        start = columns.stop
     return out
 
 

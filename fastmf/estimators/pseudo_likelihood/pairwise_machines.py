@@ -368,7 +368,7 @@ class FullyVisibleBoltzmannMachine(PairwiseMachine):
         return pairs, np.concatenate([field, couplings[tuple(np.transpose(pairs))]])
 
     def _objective_of(self, labels, weights):
-        states = np.where(labels < 0, 0, 2.0 * labels - 1)
+        states = np.array([-1.0, 1.0, 0.0])[labels]  # labels of missing values are -1
         return PseudoLikelihood(states, weights, float(self.l2), self.n_threads, self._edges())
 
     @property

@@ -38,14 +38,10 @@ def distinct(labels, weights):
     """Return distinct rows of positive weight, their weights, and the index of each row."""
     present, members = np.flatnonzero(weights > 0), np.full(len(weights), -1)
     # Encode as many columns as fit in 63 bits as digits of one number.
-    low = int(labels.min(initial=0))
-    base = int(labels.max(initial=1)) - low + 1
+    base = int(labels.max(initial=1)) - int(labels.min(initial=0)) + 1
     width = int(62 / np.log2(base))
-    keys = np.zeros((len(present), -(-labels.shape[1] // width)), np.int64)
-    for j, column in enumerate(labels.T):
-        key = keys[:, j // width]
-        key *= base
-        key += column[present] - low
+    parts = (labels[:, j : j + width] for j in range(0, labels.shape[1], width))
+    keys = np.stack([part @ base ** np.arange(part.shape[1])[::-1] for part in parts], 1)[present]
     keys = keys.view(np.dtype((np.void, keys.strides[0])) if keys.shape[1] > 1 else keys.dtype)
     keys, inverse = np.unique(keys[:, 0], return_inverse=True)
     members[present], places = inverse, np.zeros(len(keys), int)
@@ -65,10 +61,10 @@ def sampling(members, weights, clusters=None):
 
 
 def available(labels, edges=None):
-    """Return a mask of the terms of each row that do not depend on missing values."""
+    """Return a mask of the terms of each row without missing values; one column without edges."""
     seen = labels >= 0
     if edges is None:
-        return np.broadcast_to(seen.all(1, keepdims=True), seen.shape)
+        return seen.all(1, keepdims=True)
     terms = seen.copy()
     for i, j in edges:
         terms[:, i] &= seen[:, j]
