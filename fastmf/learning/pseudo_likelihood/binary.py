@@ -137,21 +137,20 @@ class PseudoLikelihood(PairwiseLikelihood):
     def items(self, l1=0.0):
         """Return the `Items` of the rows."""
         states, targets = self.states, self.targets
-        labels = np.where(states == 0, -1, states > 0)
-        targets = labels if targets is states else np.where(targets == 0, -1, targets > 0)
+        labels = _labels(states)
+        targets = labels if targets is states else _labels(targets)
         tables, free = [np.array([[-1.0], [1.0]])] * self.n_units, self.l2 == 0
         remedies = "solver='firth', more rows or fewer units"
         free = free, free and not l1
-        return Items(labels, targets, tables, tables, self.coupled, free, "units", remedies)
+        return Items(labels, targets, states, tables, tables, self.coupled, free, "units", remedies)
 
     def look(self, parameters):
-        """Return the smallest residual w p_b, and whether all margins are positive."""
-        smallest, largest = np.inf, 0.0
+        """Return the smallest residual w p_b of each row, and whether all margins are positive."""
+        smallest, largest = np.empty(len(self.weights)), 0.0
         for rows in self.blocks():
-            present = self.targets[rows] != 0
-            # 2 (1 - p) of each observed value, times its weight.
+            # 2 (1 - p) of each observed value, times its weight; 0 for omitted terms.
             residuals = abs(self._residuals_at(parameters, rows))
-            smallest = min(smallest, residuals.min(initial=np.inf, where=present) / 2)
+            smallest[rows] = (residuals / 2 + (self.targets[rows] == 0)).min(1)
             largest = max(largest, (residuals / self.weights[rows, None]).max(initial=0.0))
         return smallest, largest < 1
 
@@ -201,6 +200,11 @@ class PseudoLikelihood(PairwiseLikelihood):
 
     def _with(self, states, weights, pairs):
         return PseudoLikelihood(states, weights, self.l2, self.n_threads, np.transpose(pairs))
+
+
+def _labels(states):
+    """Return categories 0 and 1 of states, -1 where missing."""
+    return (states > 0) - (states == 0).astype(np.int8)
 
 
 # --- solvers --------------------------------------------------------------------------------------

@@ -16,10 +16,11 @@ linear programme finds all margins that rise along any of them. Some have a clos
 *Linear dependence*: if u_0 + sum_j u_j T_j[x_j] = 0 in all rows, the couplings -u_i u_j and fields
 -u_0 u_i T_i - (u_i T_i)^2 / 2 raise the margin of x over b by (u_i (T_i[x] - T_i[b]))^2 / 2.
 
-*Proof of a maximum.* With the residuals r = w p_b > 0 of all margins m the gradient is g = sum r m,
-and along a direction D of separation g'D = sum r (m'D) >= min r |margins|. As |margins| >= sigma
-|D|, where sigma^2 is at least the product of the smallest eigenvalues of [1, T]'[1, T] over the
-rows and of the centred tables, a maximum exists if |g| < sigma min r at any point.
+*Proof of a maximum.* With the residuals r = w p_b > 0 of all margins m the gradient is g = sum r m.
+Along a direction D of separation m'D >= 0, so that g'D = sum r (m'D) is at least the norm of all
+r (m'D), which is at least sigma |D|: with the smallest residual r_s of each row s, sigma^2 is the
+product of the smallest eigenvalues of sum_s r_s^2 [1, T]'[1, T] and of the centred tables. A
+maximum exists if |g| < sigma at any point.
 """
 
 from itertools import permutations
@@ -59,13 +60,15 @@ class Items(NamedTuple):
     """Rows of items, and the dependence of their log-odds on parameters.
 
     `labels` (n_rows, n_items) are negative if missing, and `targets` also if a term is omitted;
-    `fields` and `scores` are the tables F and T of each item; `coupled` (n_items, n_items) is a
-    mask; `free` is whether fields, and couplings, have no penalty; `name` and `remedies` are for
-    messages, and `shared` is whether two items share their coupling.
+    `features` (n_rows, n_features) are the scores T of the labels, zero where missing; `fields` and
+    `scores` are the tables F and T of each item; `coupled` (n_items, n_items) is a mask; `free` is
+    whether fields, and couplings, have no penalty; `name` and `remedies` are for messages, and
+    `shared` is whether two items share their coupling.
     """
 
     labels: np.ndarray
     targets: np.ndarray
+    features: np.ndarray
     fields: list
     scores: list
     coupled: np.ndarray
@@ -85,14 +88,13 @@ def decided(objective, point=None, l1=0.0, refine=None):
 
     def decide_at(parameters):
         """Return whether a maximum exists; None if residuals and gradient do not decide it."""
-        residual, separates = objective.look(parameters)
+        residuals, separates = objective.look(parameters)
         if separates:
             return False
         gradient = objective.value_and_gradient(parameters)[1]
         norm = np.linalg.norm(gradient * np.equal(objective.ridge, 0))
         norm += gradient_rounding() * np.sqrt(len(gradient))
-        decisive = residual > gradient_rounding() * norm
-        return True if decisive and features.margins_exceed(norm / residual) else None
+        return True if features.margins_exceed(norm, residuals) else None
 
     exists = None if point is None else decide_at(point)
     if exists:
@@ -160,20 +162,12 @@ def _never_meeting(items):
     return np.unique(position[(~meet & ~meet.T & of_item & pairs).any(1)])
 
 
-def _encoded(tables, labels):
-    """Concatenate the rows of tables for labels; zero for missing labels."""
-    padded = (np.vstack([table, np.zeros_like(table[:1])]) for table in tables)
-    pairs = zip(padded, labels.T, strict=True)
-    return np.concatenate([table.T[:, column] for table, column in pairs]).T  # by columns: faster
-
-
 class _Features:
     """The features [1, T] of the rows, and properties of their Gram matrix."""
 
     def __init__(self, items):
-        self.items = items
-        one = np.ones((len(items.labels), int(items.free[0])))
-        self.values = np.hstack([one, _encoded(items.scores, items.labels)])
+        self.items, one = items, np.ones((len(items.labels), int(items.free[0])))
+        self.values = np.hstack([one, items.features])
         widths = [one.shape[1], *(table.shape[1] for table in items.scores)]
         self.item = np.repeat(np.arange(-1, len(items.scores)), widths)
         n = len(items.coupled)
@@ -197,17 +191,18 @@ class _Features:
         items = np.unique(self.item[np.square(null).sum(1) > rounding])
         return items[items >= 0]
 
-    def margins_exceed(self, ratio):
-        """Whether the margins provably exceed the parameters times a ratio."""
+    def margins_exceed(self, norm, residuals):
+        """Whether margins times residuals provably exceed a gradient of this norm."""
         items = self.items
         tables = items.scores + items.fields if items.free[0] else items.scores
         tables = {id(table): table for table in tables}.values()
-        bound = (ratio / min(map(_smallest_singular_value, tables))) ** 2
+        bound = (norm / min(map(_smallest_singular_value, tables))) ** 2
+        values = self.values * residuals[:, None]
         if self.complete:
-            return _exceed(self.gram, bound)
+            return _exceed(values.T @ values, bound)
         for targets, coupled in zip(items.targets.T, items.coupled, strict=True):
             # The features in the log-odds of the item, for the rows with a term.
-            rows = self.values[np.ix_(targets >= 0, np.append(coupled, True)[self.item])]
+            rows = values[np.ix_(targets >= 0, np.append(coupled, True)[self.item])]
             if not _exceed(rows.T @ rows, bound):
                 return False
         return True
@@ -268,8 +263,8 @@ def _by_programmes(items):
 
 def margins_of(items, group):
     """Return the derivatives of margins of a group of items by parameters, and their items."""
-    features = _Features(items._replace(free=(False, True)))
-    places, features = features.item, sparse.csr_array(features.values)
+    places = _Features(items._replace(free=(False, True))).item
+    features = sparse.csr_array(items.features)
     n, entries, of_item, start = features.shape[1], [], [], 0
     first = n**2 + np.cumsum([0, *(table.shape[1] for table in items.fields)])
     for i in group:

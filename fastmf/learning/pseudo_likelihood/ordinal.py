@@ -181,22 +181,21 @@ class OrdinalLikelihood(PairwiseLikelihood):
             scores.append(np.arange(float(size))[:, None])
         l2, l2_field = self.penalties
         remedies = "merge rare categories, or take more rows or fewer items"
-        return Items(labels, labels, fields, scores, self.coupled,
+        return Items(labels, labels, self.states, fields, scores, self.coupled,
                      (l2_field == 0, l2 == 0 and not l1), "items", remedies)  # fmt: skip
 
     def look(self, parameters):
-        """Return the smallest residual w p_b, and whether all margins are positive."""
-        residual, separates = np.inf, True
+        """Return the smallest residual w p_b of each row, and whether all margins are positive."""
+        smallest, separates = np.empty(len(self.weights)), True
         c = np.arange(self.thresholds.width)[:, None, None]
         for rows in self.blocks():
             p, x = self.conditionals(parameters, rows)[0], self.states[rows]
             present = (c != x) & (c < self.thresholds.n_categories)
             largest = np.where(present, p, 0.0).max(0)
-            weighted = self.weights[rows, None] * p
-            residual = min(residual, weighted.min(initial=np.inf, where=present))
+            smallest[rows] = self.weights[rows] * p.min((0, 2), initial=1.0, where=present)
             observed = np.take_along_axis(p, x.astype(int)[None], 0)[0]
             separates = separates and bool((observed > largest).all())
-        return residual, separates
+        return smallest, separates
 
     # --- second derivatives ---------------------------------------------------------------------
 

@@ -133,20 +133,23 @@ class DenseObjective(PairwiseLikelihood):
         in_gauge = (not l2_field) & (self.labels >= 0).all(0)
         scores = [contrasts[i] if in_gauge[i] else np.eye(len(c)) for i, c in enumerate(contrasts)]
         labels, targets = self.labels.astype(np.int64), self.targets.astype(np.int64)
-        return Items(labels, targets, contrasts, scores, self.coupled, (not l2_field, not l2),
-                     "positions", "or merge rare states", self.symmetric)  # fmt: skip
+        padded = [np.vstack([table, np.zeros_like(table[:1])]) for table in scores]
+        pairs = zip(padded, labels.T, strict=True)
+        features = np.concatenate([table.T[:, column] for table, column in pairs]).T  # fast
+        return Items(labels, targets, features, contrasts, scores, self.coupled,
+                     (not l2_field, not l2), "positions", "or merge rare states",
+                     self.symmetric)  # fmt: skip
 
     def look(self, parameters):
-        """Return the smallest residual w p_b, and whether all margins are positive."""
-        residual, separates = np.inf, True
+        """Return the smallest residual w p_b of each row, and whether all margins are positive."""
+        smallest, separates = np.empty(len(self.weights)), True
         for rows in self.blocks():
             (_, observed, present), p = self._one_hot(rows), self._conditionals(parameters, rows)[1]
             neighbours, observed = present & (observed == 0), observed > 0
             best = np.maximum.reduceat(np.where(neighbours, p, 0), self.positions.first, axis=1)
             separates = separates and bool((p > best[:, self.position])[observed].all())
-            weighted = self.weights[rows, None] * p
-            residual = min(residual, weighted.min(initial=np.inf, where=neighbours))
-        return residual, separates
+            smallest[rows] = self.weights[rows] * p.min(1, initial=1.0, where=neighbours)
+        return smallest, separates
 
     def _one_hot(self, rows):
         """Return one-hot rows and targets, and a mask of the states of positions with targets."""
