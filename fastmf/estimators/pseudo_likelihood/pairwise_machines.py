@@ -95,8 +95,7 @@ class PairwiseMachine(CouplingNetwork, ItemMachine):
     def _solved(self, solver, max_iter):
         """Maximise the objective by a solver; return the `Fit`."""
         objective, solve = self._objective, partial(newton, tol=self._tol, max_iter=max_iter)
-        # Penalised couplings are sparse.
-        start = objective.independent() if self._penalty_l1 else objective.correlated()
+        start = objective.correlated()
         if solver == "lbfgs":
             solve = partial(lbfgs, l1=self._penalty_l1, tol=self._tol, max_iter=max_iter)
         elif self._completions is None:

@@ -210,8 +210,9 @@ class _Features:
 
 def _exceed(gram, bound):
     """Whether the eigenvalues of a Gram matrix exceed a bound by more than rounding errors."""
-    shift = bound + np.linalg.norm(gram) / MAX_CONDITION
-    return not scipy.linalg.lapack.dpotrf((gram - shift * np.eye(len(gram))).T, overwrite_a=1)[1]
+    shifted = gram.copy()
+    shifted.flat[:: len(gram) + 1] -= bound + np.linalg.norm(gram) / MAX_CONDITION
+    return not scipy.linalg.lapack.dpotrf(shifted.T, clean=0, overwrite_a=1)[1]
 
 
 def _smallest_singular_value(table):

@@ -237,8 +237,15 @@ class _Descent:
             if orthant is not None:
                 z[(self.l1 > 0) & (z * orthant <= 0)] = 0
                 change = uphill @ (z - before)
-            new = self._evaluate(self.trial_gradient)
-            if new <= self.value + MIN_DECREASE * change + slack * rounding:
+            new, slope = self._evaluate(self.trial_gradient), self.trial_gradient
+            if orthant is not None:
+                slope = slope + self.l1 * np.sign(z)
+            # By convexity, the value decreases at least by minus the slope at the end, which is
+            # more accurate than the difference of two values.
+            enough = MIN_DECREASE * change
+            if new <= self.value + enough + slack * rounding or (
+                new < np.inf and slope @ (z - before) <= enough
+            ):
                 self._accept(new)
                 return True
             # Minimise the parabola through both values, limited to 0.1 to 0.5 of the length.
@@ -278,7 +285,9 @@ def minimise(objective, z, *, tol, max_iter, l1=None, n_pairs=20, callback=None)
             converged = not -derivative / 2 > max(tol, rounding / 2)
             # Continue while the gradient shrinks, unless there is an l1 penalty.
             shrinks = iteration < _FEW_ITERATIONS and 0 < -derivative < smallest
-            if converged and (l1 is not None or not shrinks):
+            # Slopes are rounding errors, too, if no step of all pairs lowers the value.
+            stagnates = history[-n_pairs - 1 : -n_pairs] == history[-1:] != []
+            if stagnates or (converged and (l1 is not None or not shrinks)):
                 break
             smallest = -derivative if converged else np.inf
             if not descent.step(direction, derivative, _ROUNDING if converged else 0.0):

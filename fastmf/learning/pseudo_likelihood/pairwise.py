@@ -3,6 +3,7 @@
 import copy
 import math
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from scipy import sparse
@@ -264,8 +265,14 @@ class PairwiseLikelihood:
         """Compute the scores of rows, each times a factor, (n_rows, n_parameters)."""
         fields, sums = (x * factors[:, None] for x in self._row_derivatives(parameters, rows))
         x, r = np.ascontiguousarray(self._states(rows).T), np.ascontiguousarray(sums.T)
-        first, second = self.pairs
-        return np.vstack([fields.T, x[first] * r[second] + r[first] * x[second]]).T
+        out, (first, second) = np.empty((self.n_parameters, len(fields))), self.pairs
+        out[: self.n_fields] = fields.T
+        ends = self.n_fields + np.searchsorted(first, np.arange(len(x) + 1))
+        for j, (start, end) in enumerate(pairwise(ends)):
+            k, couplings = second[start - self.n_fields : end - self.n_fields], out[start:end]
+            np.multiply(x[k], r[j], out=couplings)
+            couplings += r[k] * x[j]
+        return out.T
 
     def score_products(self, parameters, vectors, rows, factors):
         """Multiply the scores of rows, times factors, by vectors, (n_rows, n_vectors)."""
@@ -364,7 +371,7 @@ class PairwiseLikelihood:
 
     def _sums(self, function, sampling, width):
         """Yield weighted sums of a function of rows, and of ones, for blocks of sampling units."""
-        size = max(256, BLOCK_NUMBERS // (2 * width))
+        size = max(256, 2 * BLOCK_NUMBERS // width)
         if sparse.issparse(sampling):
             sampling, size = sampling.tocsr(), 4 * size
             for start in range(0, sampling.shape[0], size):

@@ -132,7 +132,9 @@ class DenseObjective(PairwiseLikelihood):
         contrasts = [of_size[q] for q in self.positions.sizes]
         in_gauge = (not l2_field) & (self.labels >= 0).all(0)
         scores = [contrasts[i] if in_gauge[i] else np.eye(len(c)) for i, c in enumerate(contrasts)]
-        labels, targets = self.labels.astype(np.int64), self.targets.astype(np.int64)
+        labels = targets = self.labels.astype(np.int64)
+        if self.targets is not self.labels:
+            targets = self.targets.astype(np.int64)
         padded = [np.vstack([table, np.zeros_like(table[:1])]) for table in scores]
         pairs = zip(padded, labels.T, strict=True)
         features = np.concatenate([table.T[:, column] for table, column in pairs]).T  # fast
@@ -143,8 +145,9 @@ class DenseObjective(PairwiseLikelihood):
     def look(self, parameters):
         """Return the smallest residual w p_b of each row, and whether all margins are positive."""
         smallest, separates = np.empty(len(self.weights)), True
+        unpacked = self.unpacked(parameters)
         for rows in self.blocks():
-            (_, observed, present), p = self._one_hot(rows), self._conditionals(parameters, rows)[1]
+            (_, observed, present), p = self._one_hot(rows), self._conditionals(unpacked, rows)[1]
             neighbours, observed = present & (observed == 0), observed > 0
             best = np.maximum.reduceat(np.where(neighbours, p, 0), self.positions.first, axis=1)
             separates = separates and bool((p > best[:, self.position])[observed].all())
@@ -158,10 +161,9 @@ class DenseObjective(PairwiseLikelihood):
         states = x if self.targets is self.labels else one_hot(targets, sizes).toarray()
         return x, states, (targets >= 0)[:, self.position]
 
-    def _conditionals(self, parameters, rows):
+    def _conditionals(self, unpacked, rows):
         """Return one-hot rows and their conditional probabilities."""
-        couplings, field = self.unpacked(parameters)
-        x, _, present = self._one_hot(rows)
+        (couplings, field), (x, _, present) = unpacked, self._one_hot(rows)
         return x, self.positions.softmax(x @ couplings + field) * present
 
     def _states(self, rows):
@@ -170,15 +172,16 @@ class DenseObjective(PairwiseLikelihood):
     _field_statistics = _states
 
     def _row_derivatives(self, parameters, rows):
-        residuals = self._one_hot(rows)[1] - self._conditionals(parameters, rows)[1]
+        p = self._conditionals(self.unpacked(parameters), rows)[1]
+        residuals = self._one_hot(rows)[1] - p
         return residuals, residuals
 
     def hessian(self, parameters):
         """Compute the negative Hessian with penalties, (n_parameters, n_parameters)."""
         self.check_size()
-        hessian = np.diag(self.ridge)
+        hessian, unpacked = np.diag(self.ridge), self.unpacked(parameters)
         for rows in self.blocks():
-            x, p = self._conditionals(parameters, rows)
+            x, p = self._conditionals(unpacked, rows)
             for i in range(self.n_units):
                 self._add_curvature(hessian, i, x, self.weights[rows], p)
         return hessian

@@ -90,13 +90,7 @@ def test_a_position_is_not_coupled_to_itself():
     np.testing.assert_array_equal(table == 0, position[objective.states][:, None] == position)
 
 
-# In double precision, this fit stops after 100 iterations.
-in_single = pytest.mark.xfail(strict=True, reason="rounding in single precision ends the fit")
-
-
-@pytest.mark.parametrize(
-    "l2", [pytest.param(1e-4, marks=[pytest.mark.slow, in_single]), 1e-3, 10.0]
-)
+@pytest.mark.parametrize("l2", [1e-4, 1e-3, 10.0])
 def test_fits_take_few_iterations_under_weak_and_strong_penalties(l2):
     labels = np.random.default_rng(0).integers(0, 21, (40, 60))
     sizes = np.full(60, 21)
