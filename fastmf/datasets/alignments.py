@@ -161,10 +161,10 @@ def sequence_weights(X, identity=0.8, *, n_threads=None):
 
     Notes
     -----
-    All pairs of rows are compared, about 10^8 a second on one core for 150 columns. The sum of the
-    weights is called the effective number of sequences. Reference: Morcos et al., "Direct-coupling
-    analysis of residue coevolution captures native contacts across many protein families", PNAS 108
-    (2011).
+    All pairs of distinct rows are compared, about 10^8 a second on one core for 150 columns. The
+    sum of the weights is called the effective number of sequences. Reference: Morcos et al.,
+    "Direct-coupling analysis of residue coevolution captures native contacts across many protein
+    families", PNAS 108 (2011).
 
     Examples
     --------
@@ -174,18 +174,20 @@ def sequence_weights(X, identity=0.8, *, n_threads=None):
     [0.5, 0.5, 1.0]
     """
     codes = _codes(X)
-    n_rows, n_columns = codes.shape
+    n_columns = codes.shape[1]
     identity = number("identity", identity, 0, 1)
     n_threads = count("n_threads", n_threads, optional=True)
     # The product may be just above an integer due to rounding.
     max_differences = n_columns - math.ceil(identity * n_columns * (1 - 4 * np.finfo(float).eps))
-    labels = hamming.padded(codes)
-    n_tasks = -(-n_rows // hamming.QUERY_ROWS)
-    n_workers = workers_for(n_tasks, n_rows * labels.size // VECTOR_SPEED, n_threads)
-    counts = np.zeros((n_workers, n_rows), np.int64)
-    queue = np.zeros(2, np.int64)
-    in_parallel(hamming.count_similar, (labels, max_differences, queue, counts), n_workers)
-    return 1 / counts.sum(0)
+    rows = hamming.padded(codes)
+    keys = rows.view(np.dtype((np.void, rows.shape[1])))[:, 0]
+    _, first, place, repeats = np.unique(keys, True, True, True)
+    labels, n_tasks = rows[first], -(-len(first) // hamming.QUERY_ROWS)
+    n_workers = workers_for(n_tasks, len(first) * labels.size // VECTOR_SPEED, n_threads)
+    counts = np.zeros((n_workers, len(first)), np.int64)
+    arguments = labels, repeats, max_differences, np.zeros(2, np.int64), counts
+    in_parallel(hamming.count_similar, arguments, n_workers)
+    return 1 / counts.sum(0)[place]
 
 
 def write_fasta(path, X, alphabet="protein", names=None):

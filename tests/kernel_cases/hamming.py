@@ -19,8 +19,8 @@ def labels_of(size, rows=None):
 def count_arguments(size, dtype, rows=None):
     """Arguments of `count_similar`."""
     labels = labels_of(size, rows)
-    counts = np.zeros((8, len(labels)), np.int64)
-    return labels, size.n_visible, np.zeros(2, np.int64), counts
+    repeats, counts = 1 + np.arange(len(labels)) % 3, np.zeros((8, len(labels)), np.int64)
+    return labels, repeats, size.n_visible, np.zeros(2, np.int64), counts
 
 
 def tree_arguments(size, dtype, rows=None):

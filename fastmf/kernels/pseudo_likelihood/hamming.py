@@ -41,17 +41,17 @@ def _n_different(labels, i, j, most):
 
 
 @kernel(mode="merged")
-def _compare_with_tile(labels, i, tile, most, counts):
+def _compare_with_tile(labels, repeats, i, tile, most, counts):
     """Compare row i with the rows before it in a tile, and count similar pairs for both rows."""
     for j in range(tile, smaller(tile + COMPARED_ROWS, i)):
         if _n_different(labels, i, j, most) <= most:
-            counts[i] += 1
-            counts[j] += 1
+            counts[i] += repeats[j]
+            counts[j] += repeats[i]
 
 
 @kernel(views=True)
-def count_similar(labels, most, queue, counts):
-    """Count the rows that differ from each row in at most `most` columns, including itself.
+def count_similar(labels, repeats, most, queue, counts):
+    """Count the repeated rows that differ from each row in at most `most` columns.
 
     Each pair of rows is compared once. The caller must add up the counts of the threads.
     """
@@ -64,9 +64,9 @@ def count_similar(labels, most, queue, counts):
             if stopped(queue):
                 return
             for i in range(begin, end):
-                _compare_with_tile(labels, i, tile, most, row_labels)
+                _compare_with_tile(labels, repeats, i, tile, most, row_labels)
         for i in range(begin, end):
-            row_labels[i] += 1
+            row_labels[i] += repeats[i]
         begin = next_task(queue) * QUERY_ROWS
 
 

@@ -138,23 +138,17 @@ class PseudoLikelihood(PairwiseLikelihood):
 
     def items(self, l1=0.0):
         """Return the `Items` of the rows."""
-        states, targets = self.states, self.targets
-        labels = _labels(states)
-        targets = labels if targets is states else _labels(targets)
-        tables, free = [np.array([[-1.0], [1.0]])] * self.n_units, self.l2 == 0
+        states, free = self.states, (self.l2 == 0, self.l2 == 0 and not l1)
+        labels, targets = ((x > 0) - (x == 0).astype(np.int8) for x in (states, self.targets))
+        tables = [np.array([[-1.0], [1.0]])] * self.n_units
         remedies = "solver='firth', more rows or fewer units"
-        free = free, free and not l1
         return Items(labels, targets, states, tables, tables, self.coupled, free, "units", remedies)
 
     def look(self, parameters):
         """Return the smallest residual w p_b of each row, and whether all margins are positive."""
-        smallest, largest = np.empty(len(self.weights)), 0.0
-        for rows in self.blocks():
-            # 2 (1 - p) of each observed value, times its weight; 0 for omitted terms.
-            residuals = abs(self._residuals_at(parameters, rows))
-            smallest[rows] = (residuals / 2 + (self.targets[rows] == 0)).min(1)
-            largest = max(largest, (residuals / self.weights[rows, None]).max(initial=0.0))
-        return smallest, largest < 1
+        # 2 (1 - p) of each observed value, times its weight; 0 for omitted terms.
+        r = abs(self._residuals_at(parameters, slice(None)))
+        return (r / 2 + (self.targets == 0)).min(1), (r / self.weights[:, None]).max() < 1
 
     # --- second derivatives ---------------------------------------------------------------------
 
@@ -162,10 +156,7 @@ class PseudoLikelihood(PairwiseLikelihood):
         """Compute weight * sech^2 eta of rows, (n_rows, n_units)."""
         residuals = abs(self._residuals_at(parameters, rows))
         # With u = |x - tanh eta| this is u (2 - u).
-        sech2 = residuals / self.weights[rows, None]
-        np.subtract(2, sech2, out=sech2)
-        sech2 *= residuals
-        return sech2
+        return (2 - residuals / self.weights[rows, None]) * residuals
 
     def _curvatures(self, parameters, rows):
         variances = self.weighted_sech2(parameters, rows)
@@ -205,11 +196,6 @@ class PseudoLikelihood(PairwiseLikelihood):
 
     def _with(self, states, weights, pairs):
         return PseudoLikelihood(states, weights, self.l2, self.n_threads, np.transpose(pairs))
-
-
-def _labels(states):
-    """Return categories 0 and 1 of states, -1 where missing."""
-    return (states > 0) - (states == 0).astype(np.int8)
 
 
 # --- solvers --------------------------------------------------------------------------------------

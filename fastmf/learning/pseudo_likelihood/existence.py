@@ -17,10 +17,9 @@ linear programme finds all margins that rise along any of them. Some have a clos
 -u_0 u_i T_i - (u_i T_i)^2 / 2 raise the margin of x over b by (u_i (T_i[x] - T_i[b]))^2 / 2.
 
 *Proof of a maximum.* With the residuals r = w p_b > 0 of all margins m the gradient is g = sum r m.
-Along a direction D of separation m'D >= 0, so that g'D = sum r (m'D) is at least the norm of all
-r (m'D), which is at least sigma |D|: with the smallest residual r_s of each row s, sigma^2 is the
-product of the smallest eigenvalues of sum_s r_s^2 [1, T]'[1, T] and of the centred tables. A
-maximum exists if |g| < sigma at any point.
+Along a direction D of separation m'D >= 0, so that g'D is at least the norm of all r (m'D), which
+is at least sigma |D|. With the smallest residual r_s of row s, sigma^2 is the product of the least
+eigenvalues of sum_s r_s^2 [1, T]'[1, T] and of the centred tables. |g| < sigma proves a maximum.
 """
 
 from itertools import permutations
@@ -60,10 +59,10 @@ class Items(NamedTuple):
     """Rows of items, and the dependence of their log-odds on parameters.
 
     `labels` (n_rows, n_items) are negative if missing, and `targets` also if a term is omitted;
-    `features` (n_rows, n_features) are the scores T of the labels, zero where missing; `fields` and
-    `scores` are the tables F and T of each item; `coupled` (n_items, n_items) is a mask; `free` is
-    whether fields, and couplings, have no penalty; `name` and `remedies` are for messages, and
-    `shared` is whether two items share their coupling.
+    `features` are the scores T of the labels, 0 if missing; `fields` and `scores` are the tables F
+    and T of each item; `coupled` (n_items, n_items) is a mask; `free` is whether fields, and
+    couplings, have no penalty; `name` and `remedies` are for messages, and `shared` is whether two
+    items share their coupling.
     """
 
     labels: np.ndarray
@@ -151,10 +150,8 @@ def _never_meeting(items):
         return np.zeros(0, int)
     first, position = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes)
     category = np.arange(len(position)) - first[position]
-    labels = (items.labels[:, position] == category).astype(np.float32)
-    targets = labels
-    if items.targets is not items.labels:
-        targets = (items.targets[:, position] == category).astype(np.float32)
+    labels, targets = ((x[:, position] == category).astype(np.float32)
+                       for x in (items.labels, items.targets))  # fmt: skip
     # Pairs of categories of a target and of an observed item.
     meet = targets.T @ labels > 0
     of_item = np.logical_or.reduceat(meet, first, axis=0)[position]
@@ -210,9 +207,8 @@ class _Features:
 
 def _exceed(gram, bound):
     """Whether the eigenvalues of a Gram matrix exceed a bound by more than rounding errors."""
-    shifted = gram.copy()
-    shifted.flat[:: len(gram) + 1] -= bound + np.linalg.norm(gram) / MAX_CONDITION
-    return not scipy.linalg.lapack.dpotrf(shifted.T, clean=0, overwrite_a=1)[1]
+    shift = bound + np.linalg.norm(gram) / MAX_CONDITION
+    return not scipy.linalg.lapack.dpotrf((gram - shift * np.eye(len(gram))).T, overwrite_a=1)[1]
 
 
 def _smallest_singular_value(table):

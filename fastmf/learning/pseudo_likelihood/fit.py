@@ -237,14 +237,10 @@ class _Descent:
             if orthant is not None:
                 z[(self.l1 > 0) & (z * orthant <= 0)] = 0
                 change = uphill @ (z - before)
-            new, slope = self._evaluate(self.trial_gradient), self.trial_gradient
-            if orthant is not None:
-                slope = slope + self.l1 * np.sign(z)
-            # By convexity, the value decreases at least by minus the slope at the end, which is
-            # more accurate than the difference of two values.
-            enough = MIN_DECREASE * change
+            new, enough = self._evaluate(self.trial_gradient), MIN_DECREASE * change
+            # By convexity the decrease is at least minus the slope at the end, which is more exact.
             if new <= self.value + enough + slack * rounding or (
-                new < np.inf and slope @ (z - before) <= enough
+                new < np.inf and self._in_orthant(self.trial_gradient) @ (z - before) <= enough
             ):
                 self._accept(new)
                 return True

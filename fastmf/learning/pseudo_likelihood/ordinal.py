@@ -174,11 +174,10 @@ class OrdinalLikelihood(PairwiseLikelihood):
 
     def items(self, l1=0.0):
         """Return the `Items` of the rows."""
-        labels, fields, scores = self.states.astype(np.int64), [], []
-        for i, size in enumerate(self.thresholds.n_categories):
-            block = self.thresholds.of_item(i)[2]
-            fields.append(np.vstack([np.zeros(block.shape[1]), block]))
-            scores.append(np.arange(float(size))[:, None])
+        labels, thresholds = self.states.astype(np.int64), self.thresholds
+        blocks = (thresholds.of_item(i)[2] for i in range(self.n_units))
+        fields = [np.vstack([0 * block[:1], block]) for block in blocks]
+        scores = [np.arange(float(size))[:, None] for size in thresholds.n_categories]
         l2, l2_field = self.penalties
         remedies = "merge rare categories, or take more rows or fewer items"
         return Items(labels, labels, self.states, fields, scores, self.coupled,

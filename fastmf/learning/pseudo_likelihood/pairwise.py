@@ -266,12 +266,11 @@ class PairwiseLikelihood:
         fields, sums = (x * factors[:, None] for x in self._row_derivatives(parameters, rows))
         x, r = np.ascontiguousarray(self._states(rows).T), np.ascontiguousarray(sums.T)
         out, (first, second) = np.empty((self.n_parameters, len(fields))), self.pairs
-        out[: self.n_fields] = fields.T
-        ends = self.n_fields + np.searchsorted(first, np.arange(len(x) + 1))
-        for j, (start, end) in enumerate(pairwise(ends)):
-            k, couplings = second[start - self.n_fields : end - self.n_fields], out[start:end]
-            np.multiply(x[k], r[j], out=couplings)
-            couplings += r[k] * x[j]
+        out[: self.n_fields], couplings = fields.T, out[self.n_fields :]
+        for j, ends in enumerate(pairwise(np.searchsorted(first, np.arange(len(x) + 1)))):
+            k, part = second[slice(*ends)], couplings[slice(*ends)]
+            np.multiply(x[k], r[j], out=part)
+            part += r[k] * x[j]
         return out.T
 
     def score_products(self, parameters, vectors, rows, factors):

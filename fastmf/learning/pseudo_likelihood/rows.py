@@ -44,9 +44,11 @@ def distinct(labels, weights):
     keys = np.stack([part @ base ** np.arange(part.shape[1])[::-1] for part in parts], 1)[present]
     keys = keys.view(np.dtype((np.void, keys.strides[0])) if keys.shape[1] > 1 else keys.dtype)
     keys, inverse = np.unique(keys[:, 0], return_inverse=True)
-    members[present], places = inverse, np.zeros(len(keys), int)
-    places[inverse] = present
-    return labels[places], np.bincount(inverse, weights[present]), members
+    first = np.empty(len(keys), int)
+    first[inverse[::-1]] = present[::-1]
+    order = first.argsort()  # the order of codes would change the folds of cross-validation
+    members[present] = inverse = order.argsort()[inverse]
+    return labels[first[order]], np.bincount(inverse, weights[present]), members
 
 
 def sampling(members, weights, clusters=None):

@@ -8,9 +8,9 @@ def _distances(labels, i):
     return (labels != labels[i]).sum(1)
 
 
-def count_similar(labels, most, queue, counts):
-    """Count the rows that differ from each row in at most `most` columns, including itself."""
-    counts[0] += [(_distances(labels, i) <= most).sum() for i in range(len(labels))]
+def count_similar(labels, repeats, most, queue, counts):
+    """Count the repeated rows that differ from each row in at most `most` columns."""
+    counts[0] += [(_distances(labels, i) <= most) @ repeats for i in range(len(labels))]
 
 
 def spanning_trees(labels, sizes, forest_rows, queue, order, parents, left):

@@ -150,6 +150,9 @@ def test_couplings_of_ordinal_items_are_selected():
     again = mf.OrdinalMachine(l1="cv").fit(X)
     assert {(0, 1), (2, 3)} <= set(map(tuple, np.argwhere(np.triu(again.couplings_)).tolist()))
     assert again.path_.score.argmax() == again.path_.chosen
+    # Folds do not depend on the codes of categories.
+    recoded = mf.OrdinalMachine(l1="cv").fit(np.hstack([2 - X[:, :1], X[:, 1:]]))
+    np.testing.assert_allclose(recoded.path_.score, again.path_.score, rtol=1e-6)
 
 
 @pytest.mark.parametrize("slab, options", [

@@ -132,20 +132,16 @@ class DenseObjective(PairwiseLikelihood):
         contrasts = [of_size[q] for q in self.positions.sizes]
         in_gauge = (not l2_field) & (self.labels >= 0).all(0)
         scores = [contrasts[i] if in_gauge[i] else np.eye(len(c)) for i, c in enumerate(contrasts)]
-        labels = targets = self.labels.astype(np.int64)
-        if self.targets is not self.labels:
-            targets = self.targets.astype(np.int64)
-        padded = [np.vstack([table, np.zeros_like(table[:1])]) for table in scores]
-        pairs = zip(padded, labels.T, strict=True)
-        features = np.concatenate([table.T[:, column] for table, column in pairs]).T  # fast
+        labels, targets = self.labels.astype(np.int64), self.targets.astype(np.int64)
+        pairs = zip(scores, labels.T, strict=True)
+        features = np.hstack([np.vstack([table, 0 * table[:1]])[column] for table, column in pairs])
         return Items(labels, targets, features, contrasts, scores, self.coupled,
                      (not l2_field, not l2), "positions", "or merge rare states",
                      self.symmetric)  # fmt: skip
 
     def look(self, parameters):
         """Return the smallest residual w p_b of each row, and whether all margins are positive."""
-        smallest, separates = np.empty(len(self.weights)), True
-        unpacked = self.unpacked(parameters)
+        smallest, separates, unpacked = np.empty(len(self.weights)), True, self.unpacked(parameters)
         for rows in self.blocks():
             (_, observed, present), p = self._one_hot(rows), self._conditionals(unpacked, rows)[1]
             neighbours, observed = present & (observed == 0), observed > 0
