@@ -17,7 +17,7 @@ BUDGETS = {
     "lines": 54_526,
     "lines of code": 33_894,
     "numeric constants": 276,
-    "lines of tests": 41_968,
+    "lines of tests": 41_966,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,

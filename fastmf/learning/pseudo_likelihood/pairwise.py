@@ -370,7 +370,7 @@ class PairwiseLikelihood:
 
     def _sums(self, function, sampling, width):
         """Yield weighted sums of a function of rows, and of ones, for blocks of sampling units."""
-        size = max(256, 2 * BLOCK_NUMBERS // width)
+        size = max(256, BLOCK_NUMBERS // width)
         if sparse.issparse(sampling):
             sampling, size = sampling.tocsr(), 4 * size
             for start in range(0, sampling.shape[0], size):
