@@ -134,6 +134,10 @@ class PseudoLikelihood(PairwiseLikelihood):
         self.value_and_gradient(parameters)  # which keeps the residuals at the last parameters
         return self._residuals[rows]
 
+    def __getstate__(self):
+        """Leave the cached values at the last parameters, which are large, out of copies."""
+        return vars(self) | {"_latest": None, "_residuals": None}
+
     # --- existence of the maximum ---------------------------------------------------------------
 
     def items(self, l1=0.0):
