@@ -125,16 +125,16 @@ def prepared(options, units, dtype, n_rows, memory=None):
 def _settings(options, units, dtype):
     max_weight = max(0.1, units.max_weight)
     flush_every = max(1, int(MAX_LOG_OF_PRODUCT[dtype] / max_weight))  # see MAX_WEIGHT
-    max_factors = 2 * int(MAX_LOG_OF_PRODUCT[np.dtype(np.float64)] / max_weight / 2)
+    n_factors = int(MAX_LOG_OF_PRODUCT[np.dtype(np.float64)] / max_weight)
     summed = max_weight if options.algorithm == "max" else 1.0
     error = rounding(units.model.weights.shape, dtype, max_weight, summed)
     algorithm = ALGORITHMS[options.algorithm]
     return BPSettings(
         algorithm=algorithm,
         **convergence_settings(options, error)._asdict(),
-        max_factors=max_factors,
+        max_factors=n_factors // 2 * 2,  # which are multiplied in pairs
         flush_every=flush_every,
-        log_every=max_factors // flush_every * flush_every,
+        log_every=n_factors // flush_every * flush_every,
         **bp_kernels.addresses(algorithm, dtype),
     )
 
