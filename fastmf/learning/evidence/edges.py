@@ -34,7 +34,7 @@ from scipy import linalg
 from scipy.special import logsumexp
 
 from fastmf._common.linalg import MIN_EIGENVALUE, symmetrize
-from fastmf.learning.evidence import evidence_gradient, robust_solution
+from fastmf.learning.evidence import MAX_EP_ITER, evidence_gradient, robust_solution
 from fastmf.models import SparseLinearModel
 from fastmf.priors import GaussBernoulli
 from fastmf.special import sigmoid
@@ -51,8 +51,6 @@ SLABS = ("gaussian", "cauchy")
 # Grid of ln(omega) for the mixture of a Cauchy slab, and log-weights.
 LOG_OMEGA = np.arange(-6.0, 60.0, 0.25)
 LOG_OMEGA_WEIGHTS = np.log(0.25) - (np.log(2 * np.pi) + LOG_OMEGA + np.exp(-LOG_OMEGA)) / 2
-# Largest number of iterations over slabs and sets, and weight of the new sites of sets.
-MAX_SITE_ITERATIONS, SITE_STEP = 500, 0.7
 # Inclusion probability below which the sites of sets are too sharp to be computed.
 MIN_INCLUSION = 1e-9
 
@@ -230,22 +228,25 @@ class SingleEffects(_Estimates):
 def _posterior_of_part(part, log_odds, scale, slab, blocks, tol):
     """Compute the posterior of one part."""
     n = len(part.y)
-    change, variance, result, delta = np.zeros(n), np.full(n, scale**2), None, 0.0
-    for _ in range(MAX_SITE_ITERATIONS):
+    change, variance, result = np.zeros(n), np.full(n, scale**2), None
+    step, delta, is_normal = 1.0, np.inf, slab == "gaussian"
+    for _ in range(MAX_EP_ITER):
         moments, result = _gaussian_posterior(part, log_odds + change, variance, blocks, result)
-        if slab == "gaussian":
+        if is_normal:
             break
         mixture = _cauchy(*moments[1:], variance, scale)
-        delta = abs(np.append(mixture.change - change, np.log(mixture.variance / variance))).max()
-        change, variance = mixture.change, mixture.variance
+        moves = np.array([mixture.change - change, np.log(mixture.variance / variance)])
+        last, delta = delta, abs(moves).max()
+        step = 0.5 if delta > last else step  # against cycles
+        change, variance = change + step * moves[0], variance * np.exp(step * moves[1])
         if delta < tol:
             break
     evidence = result.log_evidence + part.log_scale
     evidence += (np.logaddexp(0, log_odds + change) - np.logaddexp(0, log_odds)).sum()
-    posterior_odds, mean, spread = moments if slab == "gaussian" else (moments[0], *mixture[2:])
+    posterior_odds, mean, spread = moments if is_normal else (moments[0], *mixture[2:])
     p = sigmoid(posterior_odds)
     std = np.sqrt(p * spread + p * sigmoid(-posterior_odds) * mean**2)
-    converged = result.converged and delta < tol
+    converged = result.converged and (is_normal or delta < tol)
     return Effects(posterior_odds, p * mean, std, log_odds, scale, evidence, converged)
 
 
@@ -352,13 +353,17 @@ class EffectSets(_Estimates):
 
     def _posterior(self, prior_log_odds, scale, slab, tol=LOG_TOL):
         n, mixture = len(self.linear), SlabMixture.of(slab, scale)
-        t, T = np.zeros(n), np.zeros((n, n))
+        t, T = proper_t, proper_T = np.zeros(n), np.zeros((n, n))
         for units in self.sets:  # sites with the moments of the prior
             T[units, units] = 1 / (scale**2 * max(sigmoid(np.float64(prior_log_odds)), 1e-3))
-        log_odds, change = np.zeros(len(self.sets)), np.inf
-        for _ in range(MAX_SITE_ITERATIONS):
-            mean, covariance, log_partition = self._gaussian(t, T)
-            tilted = []
+        log_odds, change, step = np.zeros(len(self.sets)), np.inf, 1.0
+        for _ in range(MAX_EP_ITER):
+            try:
+                mean, covariance, log_partition = self._gaussian(t, T)
+            except linalg.LinAlgError:  # improper: go half of the way back
+                step, t, T = step / 2, (t + proper_t) / 2, (T + proper_T) / 2
+                continue
+            tilted, proper_t, proper_T, last = [], t.copy(), T.copy(), change
             for units in self.sets:
                 block = np.ix_(units, units)
                 marginal, site = (mean[units], covariance[block]), (t[units], T[block])
@@ -367,10 +372,11 @@ class EffectSets(_Estimates):
             change = abs(log_odds - previous).max()
             if change < tol:
                 break
+            step = min(step, 0.5) if change > last else step  # against cycles
             for units, each in zip(self.sets, tilted, strict=True):
-                t[units] += SITE_STEP * (each.linear - t[units])
+                t[units] += step * (each.linear - t[units])
                 block = np.ix_(units, units)
-                T[block] += SITE_STEP * (each.precision - T[block])
+                T[block] += step * (each.precision - T[block])
         mean, std = np.empty((2, n))
         for units, each in zip(self.sets, tilted, strict=True):
             mean[units], std[units] = each.mean, np.sqrt(each.covariance.diagonal())

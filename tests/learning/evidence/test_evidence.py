@@ -366,3 +366,14 @@ def test_what_is_no_covariance_is_refused():
     for C in (np.ones((8, 8)), np.zeros((8, 8)), np.full((8, 8), np.nan)):
         with pytest.raises(ValueError, match="covariance"):
             EffectSets(np.ones(8), C, SETS)
+
+
+def test_sites_without_a_proper_gaussian_are_halved():
+    """Estimates that hang together so much that full steps leave the proper Gaussians."""
+    rng, n = np.random.default_rng(1), 18
+    A, errors = rng.normal(size=(n, 3)), rng.uniform(0.1, 0.6, n)
+    C = (0.95 * A @ A.T / 3 + 0.05 * np.eye(n)) * np.outer(errors, errors)
+    truth = [rng.normal(size=1)[0] if rng.random() < 0.5 else 0.0 for _ in range(n)]
+    found = EffectSets(rng.multivariate_normal(truth, C), C, list(np.arange(n)[:, None]))
+    result = found.posterior(-0.5, 0.8)
+    assert np.isfinite(result.mean).all() and ((result.std > 0) & (result.std < 3)).all()
