@@ -188,7 +188,6 @@ def in_a_thread(function):
 
 
 def test_every_thread_may_limit_blas_and_leave_the_last_block():
-    first, second = one_blas_thread(), one_blas_thread()
     before = in_a_thread(blas_threads)
     with threadpoolctl.threadpool_limits(2, user_api="blas"):
         for enter, leave in ((in_a_thread, lambda f: f()), (lambda f: f(), in_a_thread)):
@@ -263,17 +262,10 @@ def test_products_of_matrices_have_the_same_bits_in_any_number_of_threads(dtype)
 
 @needs_fork
 def test_blas_has_its_threads_back_in_a_fork():
-    reader, writer = multiprocessing.get_context("fork").Pipe(duplex=False)
-    with threadpoolctl.threadpool_limits(2, user_api="blas"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
         before = blas_threads()
         with one_blas_thread():
-            child = multiprocessing.get_context("fork").Process(
-                target=lambda: writer.send(blas_threads())
-            )
-            child.start()
-        assert (reader.recv() if reader.poll(TIMEOUT) else "hangs") == before
-        child.join()
+            assert forked(blas_threads) == before
 
 
 def test_a_child_forked_in_a_block_may_leave_it():

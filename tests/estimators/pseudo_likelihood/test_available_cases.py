@@ -237,20 +237,6 @@ def test_a_unit_that_is_constant_where_it_counts_has_no_maximum(l2):
     assert machine.existence_.units == (4,)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"solver": "bslm"}, "missing='available' needs solver"),
-        ({"solver": "firth"}, "missing='available' needs solver"),
-        ({"l1": "ebic"}, "needs complete rows"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(options, message):
-    X, *_ = binary_table()
-    with pytest.raises(ValueError, match=message):
-        mf.FullyVisibleBoltzmannMachine(missing="available", **options).fit(X)
-
-
 # --- Potts machines ---------------------------------------------------------------------------
 
 

@@ -11,12 +11,6 @@ import fastmf as mf
 from fastmf.inference.sampling.discrete import probabilities
 
 SOLVERS = ["auto", "bslm", "newton", "lbfgs"]
-# Every solver with every penalty that it has.
-PENALISED = [
-    *((solver, options) for solver in SOLVERS for options in ({}, {"l2": 0.02})),
-    *((solver, {"l1": 0.02}) for solver in ("auto", "bslm", "lbfgs")),
-    ("firth", {}),
-]
 
 
 def machine(d=5, seed=0, scale=0.4):
@@ -184,18 +178,6 @@ def test_l1_leaves_the_field_of_a_constant_unit_free():
             mf.FullyVisibleBoltzmannMachine(l1=0.05).fit(X, sample_weight=weights)
 
 
-@pytest.mark.parametrize("solver, options", PENALISED)
-def test_balanced_designs_have_converged(solver, options):
-    """Every state equally often: the maximum is where every named start is."""
-    for d in (1, 2, 3):
-        for max_iter, weight in ((None, None), (1, np.full(2**d, 5.0)), (3, np.full(2**d, 0.1))):
-            found = mf.FullyVisibleBoltzmannMachine(solver=solver, max_iter=max_iter, **options)
-            found.fit((all_states(d) + 1) / 2, sample_weight=weight)
-            assert found.converged_ and found.existence_.exists
-            assert found.n_iter_ == len(found.history_) == 1
-            assert abs(found.couplings_).max() < 1e-12 and abs(found.field_).max() < 1e-12
-
-
 @pytest.mark.parametrize("X, message", [
     (np.array([[0.5, 1.0], [1.0, 0.0]]), r"got 0, 0.5, 1 in column 0.*Binarizer"),
     (np.array([[1.0, 0.0], [-1.0, 1.0]]), "got -1, 0, 1 in column 0"),
@@ -204,16 +186,6 @@ def test_balanced_designs_have_converged(solver, options):
 def test_bad_data(X, message):
     with pytest.raises(ValueError, match=message):
         mf.FullyVisibleBoltzmannMachine().fit(X)
-
-
-@pytest.mark.parametrize("options, message", [
-    ({"solver": "magic"}, "solver"), ({"solver": "firth", "l2": 0.1}, "firth"),
-    ({"solver": "bslm", "l1": "cv"}, "l1='cv' needs solver"),
-    ({"l1": 0.1, "solver": "newton"}, "l1"),
-])  # fmt: skip
-def test_bad_options(options, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        mf.FullyVisibleBoltzmannMachine(**options).fit(rows())
 
 
 def test_pickle_keeps_everything_but_work_space(fitted):
@@ -242,25 +214,6 @@ def test_a_machine_of_many_units():
         found.pmf()
 
 
-# Every solver with every penalty, as far as they do not depend on the total weight.
-SCALE_FREE = [case for case in PENALISED if case[0] != "firth"]
-
-
-@pytest.mark.parametrize("solver, options", SCALE_FREE)
-def test_weights_count_only_relative_to_each_other(solver, options):
-    """Survey weights add up to one: the fit is that of any multiple."""
-    X, weights = rows(400), np.random.default_rng(0).random(400)
-    fit = mf.FullyVisibleBoltzmannMachine(solver=solver, **options).fit
-    first = fit(X, sample_weight=weights)
-    expected = first.couplings_, first.field_
-    for factor in (2.0**-40, 2.0**40, 1 / weights.sum(), 1e-12, 1e12):
-        found = fit(X, sample_weight=factor * weights)
-        tolerance = 0 if factor in (2.0**-40, 2.0**40) else 1e-10
-        np.testing.assert_allclose(found.couplings_, expected[0], rtol=0, atol=tolerance)
-        np.testing.assert_allclose(found.field_, expected[1], rtol=0, atol=tolerance)
-        assert found.converged_
-
-
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("total", [1.0, 1e-3, 1e-6, 1e9])
 def test_a_solver_has_converged_to_the_maximum_whatever_weights_add_up_to(solver, total):
@@ -270,22 +223,6 @@ def test_a_solver_has_converged_to_the_maximum_whatever_weights_add_up_to(solver
     found.fit(X, sample_weight=np.full(400, total / 400))
     assert found.converged_
     np.testing.assert_allclose(found.couplings_, exact.couplings_, atol=1e-4)
-
-
-@pytest.mark.parametrize("solver, options", PENALISED)
-def test_weights_of_zero_and_whole_numbers(solver, options):
-    """A row of weight zero is absent, and one of weight three is there three times."""
-    X, counts = rows(200), np.random.default_rng(1).integers(0, 4, 200)
-    fits = [
-        mf.FullyVisibleBoltzmannMachine(solver=solver, **options).fit(*data)
-        for data in (
-            (X, None, counts), (np.repeat(X, counts, axis=0),),
-            (X[counts > 0], None, counts[counts > 0]),
-        )
-    ]  # fmt: skip
-    for found in fits[1:]:
-        np.testing.assert_allclose(found.couplings_, fits[0].couplings_, atol=1e-10)
-        np.testing.assert_allclose(found.history_[-1], fits[0].history_[-1], rtol=1e-12)
 
 
 @pytest.mark.parametrize("n, d, ones", [(50, 200, 0.3), (150, 40, 0.1)])

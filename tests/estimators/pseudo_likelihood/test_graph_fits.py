@@ -29,7 +29,11 @@ def test_pairs_that_are_no_edges_are_refused():
     tests = machine.test_couplings()
     assert len(tests.p_value) == 5 and tests.first.tolist() == machine.graph_[:, 0].tolist()
     assert 0 <= machine.likelihood_ratio_test([[0, 1]]).p_value < 0.01
-    for ask in (machine.standard_errors, machine.likelihood_ratio_test):
+    potts = PottsMachine(graph=EDGES).fit((table(2, 300) > 0).astype(int))
+    assert len(potts.likelihood_ratio_test().weights) == len(EDGES)
+    for ask in (
+        machine.standard_errors, machine.likelihood_ratio_test, potts.likelihood_ratio_test
+    ):  # fmt: skip
         with pytest.raises(ValueError, match="edges of the graph"):
             ask([[0, 2]])
 
@@ -55,14 +59,6 @@ def test_l1_and_names_of_columns():
         other.fit(labels.to_numpy())  # without names to compare with
         with pytest.raises(ValueError, match=r"take graph\.loc"):
             other.set_params(graph=adjacent.iloc[::-1]).fit(labels)
-
-
-@pytest.mark.parametrize("options", [
-    {"solver": "bslm"}, {"solver": "firth"},
-])  # fmt: skip
-def test_what_takes_no_graph(options):
-    with pytest.raises(ValueError, match="graph needs solver"):
-        FullyVisibleBoltzmannMachine(graph=EDGES, **options).fit(table())
 
 
 def test_separated_data_have_no_maximum():
@@ -144,24 +140,6 @@ def test_existence_of_several_states():
     with pytest.warns(UserWarning, match="never meet"):
         machine = PottsMachine(n_states=list(SIZES), graph=GRAPH).fit(met)
     assert machine.existence_.units == (0, 1)
-
-
-def test_errors_of_two_states_are_those_of_spins():
-    X = table()
-    spins = FullyVisibleBoltzmannMachine(graph=EDGES, tol=1e-10).fit(X)
-    machine = PottsMachine(graph=EDGES, solver="newton", tol=1e-10).fit((X > 0).astype(int))
-    couplings, field = machine.standard_errors()
-    right = spins.standard_errors()
-    for i, j in EDGES:
-        assert np.allclose(couplings[i, :, j], right[0][i, j], rtol=1e-5)
-    assert np.allclose(field, right[1][:, None], rtol=1e-5) and not couplings[0, :, 2].any()
-    pair = [[0, 1], [3, 4]]
-    found, expected = (m.likelihood_ratio_test(pair) for m in (machine, spins))
-    assert np.isclose(found.statistic, expected.statistic, rtol=1e-4)
-    assert np.isclose(found.p_value, expected.p_value, rtol=1e-3)
-    assert len(machine.likelihood_ratio_test().weights) == len(EDGES)
-    with pytest.raises(ValueError, match=r"edges of the graph.*\[0, 2\]"):
-        machine.likelihood_ratio_test([[0, 2]])
 
 
 def test_errors_of_mixed_positions(tmp_path):

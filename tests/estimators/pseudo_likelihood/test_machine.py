@@ -1,8 +1,11 @@
 """Machines of binary, ordinal and categorical items alike."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
+from populations import all_states
 from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
@@ -10,14 +13,30 @@ from fastmf.estimators.pseudo_likelihood import pairwise_machines
 
 X = np.random.default_rng(0).integers(0, 2, (60, 4))
 ROWS = np.random.default_rng(0).integers(0, 2, (200, 4))
+SOLVERS = ("auto", "bslm", "newton", "lbfgs")
 KINDS = (mf.FullyVisibleBoltzmannMachine, mf.OrdinalMachine, mf.PottsMachine)
 PAIRWISE = KINDS[:2]
+# Every solver of binary machines with every penalty that it has.
+PENALISED = [
+    *({"solver": solver} | l2 for solver in SOLVERS for l2 in ({}, {"l2": 0.02})),
+    *({"solver": solver, "l1": 0.02} for solver in ("auto", "bslm", "lbfgs")),
+    {"solver": "firth"},
+]
+BINARY = [partial(mf.FullyVisibleBoltzmannMachine, **options) for options in PENALISED]
+SIZES = [3, 4, 2, 3]
+RIDGE = {"l2": 0.05, "l2_field": 0.02}
+POTTS = [
+    partial(mf.PottsMachine, n_states=SIZES, **options) for options in (
+        {"tol": 1e-8}, {"solver": "newton"}, RIDGE, RIDGE | {"solver": "asymmetric"},
+        {"solver": "naive_mean_field"},
+    )
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name, value, error", [
     ("l2", -1.0, ValueError), ("tol", np.nan, ValueError), ("max_iter", 0, ValueError),
-    ("n_threads", 0, ValueError),
+    ("n_threads", 0, ValueError), ("solver", "magic", ValueError),
 ])  # fmt: skip
 def test_options_are_checked(kind, name, value, error):
     with pytest.raises(error, match=name):
@@ -61,10 +80,20 @@ def test_the_solver_follows_the_number_of_parameters(kind, monkeypatch):
         kind(solver="newton").fit(ROWS)
 
 
-@pytest.mark.parametrize("kind", PAIRWISE)
-def test_options_that_exclude_each_other(kind):
-    with pytest.raises(ValueError, match="l1='cv' needs complete rows"):
-        kind(l1="cv", missing="em").fit(ROWS)
+@pytest.mark.parametrize("kind, options, message", [
+    *((kind, {"l1": "cv", "missing": "em"}, "l1='cv' needs complete rows") for kind in PAIRWISE),
+    *((kind, {"l1": 1.0, "solver": "newton"}, "l1 needs") for kind in PAIRWISE),
+    *((KINDS[0], {"missing": "available", "solver": solver}, "missing='available' needs solver")
+      for solver in ("bslm", "firth")),
+    *((KINDS[0], {"graph": [[0, 1]], "solver": solver}, "graph needs solver")
+      for solver in ("bslm", "firth")),
+    (KINDS[0], {"missing": "available", "l1": "ebic"}, "needs complete rows"),
+    (KINDS[0], {"solver": "firth", "l2": 0.1}, "firth"),
+    (KINDS[0], {"solver": "bslm", "l1": "cv"}, "l1='cv' needs solver"),
+])  # fmt: skip
+def test_options_that_exclude_each_other(kind, options, message):
+    with pytest.raises(ValueError, match=message):
+        kind(**options).fit(ROWS)
 
 
 @pytest.mark.parametrize("kind, what", [(PAIRWISE[0], "units"), (PAIRWISE[1], "items")])
@@ -96,11 +125,46 @@ def test_labels_of_clusters_are_checked(kind, labels, message):
         kind().fit(X, clusters=np.asanyarray(labels))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_weights_are_numbers_of_rows(kind):
+@pytest.mark.parametrize("make", BINARY)
+def test_balanced_designs_have_converged(make):
+    """Every state equally often: the maximum is where every named start is."""
+    for d in (1, 2, 3):
+        for max_iter, weight in ((None, None), (1, np.full(2**d, 5.0)), (3, np.full(2**d, 0.1))):
+            found = make(max_iter=max_iter)
+            found.fit((all_states(d) + 1) / 2, sample_weight=weight)
+            assert found.converged_ and found.existence_.exists
+            assert found.n_iter_ == len(found.history_) == 1
+            assert abs(found.couplings_).max() < 1e-12 and abs(found.field_).max() < 1e-12
+
+
+# Firth's penalty depends on the total weight.
+@pytest.mark.parametrize("make, sizes, n", [
+    *((make, [2] * 4, 300) for make in BINARY[:-1]), *((make, SIZES, 300) for make in POTTS),
+    (partial(mf.PottsMachine, n_states=21, **RIDGE), [21] * 6, 6),
+])  # fmt: skip
+def test_weights_count_only_relative_to_each_other(make, sizes, n):
+    """Weights may add up to anything; the last case has few rows and many states."""
+    rng = np.random.default_rng(0)
+    rows, weights = rng.integers(0, sizes, (n, len(sizes))), rng.random(n) + 0.1
+    first = make().fit(rows, sample_weight=weights)
+    for factor in (2.0**-40, 2.0**40, 1 / weights.sum(), 1e-12, 1e12):
+        found = make().fit(rows, sample_weight=factor * weights)
+        tolerance = 0 if factor in (2.0**-40, 2.0**40) else 1e-9
+        np.testing.assert_allclose(found.couplings_, first.couplings_, rtol=0, atol=tolerance)
+        np.testing.assert_allclose(found.field_, first.field_, rtol=0, atol=tolerance)
+        assert found.converged_ and found.n_iter_ == first.n_iter_
+        np.testing.assert_allclose(found.history_ / factor, first.history_, rtol=1e-9)
+        assert found.score(rows) == pytest.approx(first.score(rows))
+
+
+@pytest.mark.parametrize("make", [
+    *BINARY, partial(mf.OrdinalMachine, tol=1e-8), partial(mf.PottsMachine, tol=1e-8)
+])  # fmt: skip
+def test_weights_are_numbers_of_rows(make):
+    """A row of weight zero is absent, and one of weight three is there three times."""
     counts = np.random.default_rng(0).integers(0, 4, 200)
     weighted, *others = (
-        kind(tol=1e-8).fit(*data)
+        make().fit(*data)
         for data in (
             (ROWS, None, counts), (np.repeat(ROWS, counts, axis=0),),
             (ROWS[counts > 0], None, counts[counts > 0]),
@@ -118,6 +182,7 @@ CHAIN = {"graph": [(0, 1), (1, 2), (2, 3)]}
     "kind, options",
     [
         *((kind, options) for kind in KINDS[1:] for options in ({}, {"missing": "em"})),
+        (mf.PottsMachine, CHAIN),
         (mf.PottsMachine, {"missing": "em"} | CHAIN),
         (mf.PottsMachine, {"missing": "available"} | CHAIN),
     ],
@@ -125,12 +190,13 @@ CHAIN = {"graph": [(0, 1), (1, 2), (2, 3)]}
 def test_two_categories_are_binary_units(kind, options):
     rng = np.random.default_rng(1)
     rows = (1 + np.cumprod(np.where(rng.random((300, 4)) < 0.7, 1.0, -1.0), axis=1)) / 2
-    if options:
+    if "missing" in options:
         rows[rng.random(rows.shape) < 0.1] = np.nan
     binary = mf.FullyVisibleBoltzmannMachine(tol=1e-9, **options).fit(rows)
     machine = kind(tol=1e-12, **options).fit(rows)
     assert machine.converged_ and machine.existence_.exists
-    atol = 1e-5 if options else 1e-8  # where values are missing, steps of EM end the fit
+    # Where values are missing, steps of EM end the fit.
+    atol = 1e-5 if "missing" in options else 1e-8
     if kind is mf.OrdinalMachine:
         factor, couplings, errors = 4, machine.couplings_, machine.standard_errors()[0]
         field = 2 * binary.field_ - 2 * binary.couplings_.sum(1)
@@ -143,7 +209,7 @@ def test_two_categories_are_binary_units(kind, options):
         np.testing.assert_allclose(parts[1][1][:, 1], binary.standard_errors()[1], rtol=1e-4)
     np.testing.assert_allclose(couplings, factor * binary.couplings_, atol=atol)
     np.testing.assert_allclose(errors, factor * binary.standard_errors()[0], rtol=1e-4, atol=1e-8)
-    if not options:
+    if "missing" not in options:
         np.testing.assert_allclose(machine.score(rows), binary.score(rows), rtol=1e-9)
         tests = [m.likelihood_ratio_test([[0, 1]]).p_value for m in (machine, binary)]
         np.testing.assert_allclose(*tests, rtol=1e-4)

@@ -86,8 +86,6 @@ def test_penalties(data):
         lasso.standard_errors()
     with pytest.raises(ValueError, match="l2"):
         ridge.likelihood_ratio_test()
-    with pytest.raises(ValueError, match="l1 needs"):
-        mf.OrdinalMachine(l1=1.0, solver="newton").fit(data)
 
 
 # --- inference by enumeration ---------------------------------------------------------------------

@@ -58,22 +58,17 @@ def test_joint_inclusion_against_enumeration(kind):
     for features in ([0], [0, 1], [1, 2, 3], [4, 5], list(range(7)), [5, 6]):
         exact = probability @ patterns[:, features].any(1)
         assert model.group_inclusion_probability(features) == pytest.approx(exact, abs=0.02)
+    # Blocks that separate what is correlated: patterns are joint all the same.
+    for blocks in (None, [0, 1, 0, 1, 2, 3, 4]) if kind == "correlated" else ():
+        exact, other = probability @ patterns[:, :2].any(1), mf.SpikeSlabRegressor(blocks=blocks)
+        other.set_params(**KNOWN).fit(X, y)
+        assert other.group_inclusion_probability([0, 1]) == pytest.approx(exact, abs=0.03)
     mask = np.isin(np.arange(7), [0, 1])
     assert model.group_inclusion_probability(mask) == model.group_inclusion_probability([1, 0])
     with pytest.raises(ValueError, match="at least one feature"):
         model.group_inclusion_probability([])
     with pytest.raises(ValueError, match="features must be numbers of columns below 7"):
         model.group_inclusion_probability([7])
-
-
-def test_joint_inclusion_of_features_in_other_blocks_and_single_sites():
-    X, y = data("correlated")
-    patterns, probability, *_ = enumerated(X, y)
-    exact = probability @ patterns[:, :2].any(1)
-    # Blocks that separate what is correlated: patterns are joint all the same.
-    for blocks in (None, [0, 1, 0, 1, 2, 3, 4]):
-        model = mf.SpikeSlabRegressor(blocks=blocks, **KNOWN).fit(X, y)
-        assert model.group_inclusion_probability([0, 1]) == pytest.approx(exact, abs=0.03)
 
 
 @pytest.mark.parametrize("coverage", [0.5, 0.9, 0.99])

@@ -126,17 +126,21 @@ def test_gradient_of_regressions():
     assert {tuple(edge) for edge in edges.tolist()} <= {(0, 1), (0, 3), (2, 3)}
 
 
-def test_the_fit_is_that_of_the_chosen_graph(tmp_path):
-    X, options = chain(200, 4, 2), {"l1": "or"}
+@pytest.mark.parametrize("options", [{"l1": "or"}, {"l1": "ebic"}])
+def test_the_fit_is_that_of_the_chosen_graph(tmp_path, options):
+    X = chain(200, 4, 2)
     machine = mf.FullyVisibleBoltzmannMachine(**options).fit(X)
     edges = np.argwhere(np.triu(machine.couplings_))
     again = mf.FullyVisibleBoltzmannMachine(graph=edges).fit(X)
     np.testing.assert_allclose(machine.couplings_, again.couplings_, atol=1e-8)
+    np.testing.assert_allclose(machine.covariance(), again.covariance(), atol=1e-8)
+    samples = (fit.bootstrap(5, 0).couplings for fit in (machine, again))
+    np.testing.assert_allclose(*samples, atol=1e-6)
     ordinal = mf.OrdinalMachine(**options).fit(X)
     np.testing.assert_allclose(ordinal.couplings_, 4 * machine.couplings_, atol=1e-5)
     machine.save(tmp_path / "m.npz")
     loaded = mf.FullyVisibleBoltzmannMachine.load(tmp_path / "m.npz")
-    assert loaded.l1 == "or" and np.array_equal(loaded.covariance(), machine.covariance())
+    assert loaded.l1 == machine.l1 and np.array_equal(loaded.covariance(), machine.covariance())
     counts = np.random.default_rng(0).integers(1, 4, 200)
     repeated = mf.FullyVisibleBoltzmannMachine(**options).fit(np.repeat(X, counts, axis=0))
     weighted = mf.FullyVisibleBoltzmannMachine(**options).fit(X, sample_weight=counts)

@@ -65,25 +65,6 @@ def test_a_ring_is_found():
     assert (found & ~truth).sum() / 2 <= 6
 
 
-def test_the_fit_is_that_of_the_chosen_graph(tmp_path):
-    X, _ = ring(5, 0.3, 300, 1)
-    machine = mf.FullyVisibleBoltzmannMachine(l1="ebic").fit(X)
-    edges = np.argwhere(np.triu(machine.couplings_))
-    again = mf.FullyVisibleBoltzmannMachine(graph=edges).fit(X)
-    np.testing.assert_allclose(machine.couplings_, again.couplings_, atol=1e-8)
-    np.testing.assert_allclose(machine.covariance(), again.covariance(), atol=1e-8)
-    np.testing.assert_allclose(
-        machine.bootstrap(5, 0).couplings, again.bootstrap(5, 0).couplings, atol=1e-6
-    )
-    machine.save(tmp_path / "m.npz")
-    loaded = mf.FullyVisibleBoltzmannMachine.load(tmp_path / "m.npz")
-    assert np.array_equal(loaded.covariance(), machine.covariance())
-    weights = np.random.default_rng(0).integers(1, 4, 300)
-    repeated = mf.FullyVisibleBoltzmannMachine(l1="ebic").fit(np.repeat(X, weights, axis=0))
-    weighted = mf.FullyVisibleBoltzmannMachine(l1="ebic").fit(X, sample_weight=weights)
-    np.testing.assert_allclose(repeated.couplings_, weighted.couplings_, atol=1e-6)
-
-
 def test_noise_keeps_no_couplings_and_bad_options_are_named():
     X = np.where(np.random.default_rng(0).random((500, 6)) < 0.4, 1, -1)
     machine = mf.FullyVisibleBoltzmannMachine(l1="ebic", ebic_gamma=2.0).fit(X)

@@ -1,3 +1,4 @@
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -28,32 +29,22 @@ def machine(kind, dtype=np.float64):
     return rbm.rebuilt(**vars(parts))
 
 
-@pytest.mark.parametrize("kind", PRIORS)
-def test_parameters_are_the_means_of_those_added(kind):
-    average, models = IterateAverage(), [machine(kind) for _ in range(5)]
+def deep_machine():
+    layers = (mf.Bernoulli(RNG.normal(size=n)) for n in (5, 4, 3))
+    return mf.DBM((RNG.normal(size=(5, 4)), RNG.normal(size=(4, 3))), tuple(layers))
+
+
+@pytest.mark.parametrize("make", [*(partial(machine, kind) for kind in PRIORS), deep_machine])
+def test_parameters_are_the_means_of_those_added(make):
+    average, models = IterateAverage(), [make() for _ in range(5)]
     for model in models:
         average.add(model)
     assert average.n_averaged == 5
-    assert type(average.model.visible) is type(models[0].visible)
+    assert type(average.model) is type(models[0])
+    assert type(average.model.layers[0]) is type(models[0].layers[0])
     for found, *each in zip(arrays(average.model), *map(arrays, models), strict=True):
         np.testing.assert_allclose(found, np.mean(each, 0), rtol=1e-12)
         assert np.std(each) > 0.1
-
-
-def test_of_deep_machines():
-    models = [
-        mf.DBM(
-            (RNG.normal(size=(5, 4)), RNG.normal(size=(4, 3))),
-            tuple(mf.Bernoulli(RNG.normal(size=n)) for n in (5, 4, 3)),
-        )
-        for _ in range(2)
-    ]
-    average = IterateAverage()
-    for model in models:
-        average.add(model)
-    assert isinstance(average.model, mf.DBM)
-    for found, *each in zip(arrays(average.model), *map(arrays, models), strict=True):
-        np.testing.assert_allclose(found, np.mean(each, 0), rtol=1e-12)
 
 
 def test_sums_of_float32_are_exact_and_the_type_is_kept():
