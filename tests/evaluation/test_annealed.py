@@ -96,6 +96,10 @@ def test_a_single_lucky_chain_does_not_replace_an_estimate():
     assert _higher(usual, lucky) is usual
     assert _higher(usual, phase) is phase
     assert _higher(phase, usual) is phase
+    # Relative errors are those of the mean of 100 weights of standard deviation 0.1.
+    for n_errors in (2.5, 3.5):
+        other = np.log(1 + np.resize([-0.1, 0.1], 100)) + n_errors * 0.1 / 99**0.5
+        assert (_higher(np.zeros(100), other) is other) == (n_errors > 3)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -140,6 +144,9 @@ def test_effective_sizes_are_of_the_starts_that_contribute():
     assert found.error == pytest.approx(expected, rel=1e-9)
     lucky = found._replace(log_weights=np.where(np.arange(400) == 7, 0.0, -50.0))
     assert lucky.effective_size == pytest.approx(1) and not lucky.converged
+    for n in (9, 11):
+        few = found._replace(log_weights=np.where(np.arange(400) < n, 0.0, -np.inf))
+        assert few.effective_size == pytest.approx(n) and few.converged == (n > 10)
     assert "n_chains=1600" in lucky.message
 
 

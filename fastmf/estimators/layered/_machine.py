@@ -654,7 +654,7 @@ class LayeredMachine(
         """Draw ends of annealed chains without replacement."""
         n_chains = max(n_samples, MIN_ANNEALED)
         data = self._data_starts(n_chains, 0, rng)
-        samples, _ = annealed_samples(self.model_, data, n_sweeps, rng, self.n_threads)
+        samples, _ = annealed_samples(self.model_, data, rng, n_sweeps, self.n_threads)
         return samples[rng.permutation(n_chains)[:n_samples]]
 
     # --- files ----------------------------------------------------------------------------------

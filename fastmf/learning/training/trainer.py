@@ -288,8 +288,6 @@ class IterateAverage:
         self._mean, self._last, self.n_averaged = new, model, self.n_averaged + 1
 
 
-# Number of rows passed to `Steps.prepare`.
-PREPARED_ROWS = 1000
 # Gibbs sweeps of missing values before an epoch, and before the first epoch.
 SWEEPS, FIRST_SWEEPS = 5, 20
 
@@ -444,7 +442,7 @@ def _take_epoch(state, steps, X, weights):
     for batch, rate in enumerate(rates):
         first = batch * size
         if steps.n_between and batch % steps.n_between == 0:
-            steps.prepare(state, _rows(X, np.roll(order, -first)[:PREPARED_ROWS]))
+            steps.prepare(state, _rows(X, np.roll(order, -first)[: steps.n_between * size]))
         steps(state, _rows(X, order[first : first + size]), rate, rng)
 
 

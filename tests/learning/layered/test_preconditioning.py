@@ -50,6 +50,14 @@ def test_covariances_are_those_of_the_data_and_of_hidden_units_given_these(unit)
     assert not np.array_equal(state.preconditioners[1], before[1])
 
 
+def test_covariances_are_those_of_the_rows_of_several_steps():
+    """In an epoch of less than 5,000 rows, of all rows."""
+    X, settings = stripes(4000), quick(preconditioning=0.2, n_epochs=1, batch_size=100)
+    state = train(start(), X, settings, seed=0)
+    expected = np.linalg.inv(np.eye(N_VISIBLE) + np.cov(X.T, bias=True) / 0.2)
+    np.testing.assert_allclose(state.preconditioners[0], expected, rtol=1e-10)
+
+
 def test_without_couplings_directions_are_those_of_the_natural_gradient():
     """Where layers are independent the Fisher matrix, summed over states, is a Kronecker product.
 
