@@ -97,15 +97,13 @@ class _Estimates:
             p, scale = sigmoid(point[1]), median * np.exp(point[0])
             log_prior = free @ np.array([-(point[0] ** 2) / 2, np.log(p) + np.log1p(-p)])
             if not has_gradient:
-                values = self._posterior(point[1], scale, slab, 10 * LOG_TOL)
-                return -values.log_evidence - log_prior
+                return -self._posterior(point[1], scale, slab).log_evidence - log_prior
             evidence, gradient = self._gradient(point[1], scale)
             return -evidence - log_prior, -(gradient + [-point[0], 1 - 2 * p])[free]
 
-        options = {"xatol": 1e-3, "fatol": 1e-4, "maxiter": 200}
-        method = {"method": "Nelder-Mead", "options": options}
-        if has_gradient:
-            method = {"method": "L-BFGS-B", "jac": True}
+        method = {"method": "L-BFGS-B", "jac": True}
+        if not has_gradient:
+            method = {"method": "Nelder-Mead", "options": {"xatol": 1e-3, "fatol": 1e-4}}
         bounds = [bound for bound, is_free in zip(BOUNDS, free, strict=True) if is_free]
         point[free] = optimize.minimize(loss, point[free], bounds=bounds, **method).x
         return float(point[1]), float(median * np.exp(point[0]))
@@ -193,13 +191,13 @@ class SingleEffects(_Estimates):
             counts[units] += 1
         return total / counts
 
-    def _posterior(self, prior_log_odds, scale, slab, tol=LOG_TOL):
+    def _posterior(self, prior_log_odds, scale, slab):
         """Compute the posterior; log-odds and moments of an effect are averaged over its parts.
 
         The evidence is divided by the mean number of parts of an effect.
         """
         results = [
-            _posterior_of_part(part, prior_log_odds, scale, slab, blocks, tol)
+            _posterior_of_part(part, prior_log_odds, scale, slab, blocks)
             for part, blocks in zip(self._parts, self._blocks, strict=True)
         ]
         log_odds, mean, variance = (
@@ -223,7 +221,7 @@ class SingleEffects(_Estimates):
         return evidence / self._repeats, gradient / self._repeats
 
 
-def _posterior_of_part(part, log_odds, scale, slab, blocks, tol):
+def _posterior_of_part(part, log_odds, scale, slab, blocks):
     """Compute the posterior of one part."""
     n = len(part.y)
     change, variance, result = np.zeros(n), np.full(n, scale**2), None
@@ -237,14 +235,14 @@ def _posterior_of_part(part, log_odds, scale, slab, blocks, tol):
         last, delta = delta, abs(moves).max()
         step = 0.5 if delta > last else step  # against cycles
         change, variance = change + step * moves[0], variance * np.exp(step * moves[1])
-        if delta < tol:
+        if delta < LOG_TOL:
             break
     evidence = result.log_evidence + part.log_scale
     evidence += (np.logaddexp(0, log_odds + change) - np.logaddexp(0, log_odds)).sum()
     posterior_odds, mean, spread = moments if is_normal else (moments[0], *mixture[2:])
     p = sigmoid(posterior_odds)
     std = np.sqrt(p * spread + p * sigmoid(-posterior_odds) * mean**2)
-    converged = result.converged and (is_normal or delta < tol)
+    converged = result.converged and (is_normal or delta < LOG_TOL)
     return Effects(posterior_odds, p * mean, std, log_odds, scale, evidence, converged)
 
 
@@ -349,7 +347,7 @@ class EffectSets(_Estimates):
         normaliser = len(estimate) * np.log(2 * np.pi) / 2
         self.constant = whitened.log_scale - whitened.chi_square / 2 - normaliser
 
-    def _posterior(self, prior_log_odds, scale, slab, tol=LOG_TOL):
+    def _posterior(self, prior_log_odds, scale, slab):
         n, mixture = len(self.linear), SlabMixture.of(slab, scale)
         proper = sites = np.zeros((n, n + 1))  # precisions, and precisions times means
         for units in self.sets:  # with the moments of the prior
@@ -368,7 +366,7 @@ class EffectSets(_Estimates):
                 tilted.append(_TiltedSet.of(*marginal, *site, prior_log_odds, mixture))
             previous, log_odds = log_odds, np.array([each.log_odds for each in tilted])
             change = abs(log_odds - previous).max()
-            if change < tol:
+            if change < LOG_TOL:
                 break
             step = min(step, 0.5) if change > last else step  # against cycles
             for units, each in zip(self.sets, tilted, strict=True):
@@ -378,7 +376,7 @@ class EffectSets(_Estimates):
         for units, each in zip(self.sets, tilted, strict=True):
             mean[units], std[units] = each.mean, np.sqrt(each.covariance.diagonal())
         evidence = float(self.constant + log_partition + sum(each.log_ratio for each in tilted))
-        return Effects(log_odds, mean, std, prior_log_odds, scale, evidence, bool(change < tol))
+        return Effects(log_odds, mean, std, prior_log_odds, scale, evidence, bool(change < LOG_TOL))
 
     def _gaussian(self, t, T):
         """Return mean, covariance and log-partition of the Gaussian with these sites."""
