@@ -1,14 +1,11 @@
 import math
 import os
-import subprocess
-import sys
-from pathlib import Path
 
+import forks
 import numba
 import pytest
 from numba.np.ufunc import parallel
 
-import fastmf
 from fastmf._threads import workers
 from fastmf._threads.workers import n_cores, quota
 
@@ -77,14 +74,11 @@ def test_the_default_number_of_threads(monkeypatch):
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity")
-def test_a_process_that_is_bound_to_one_core_has_one_thread():
+def test_a_process_that_is_bound_to_one_core_has_one_thread(monkeypatch):
     program = (
         "import os, sys; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
         "from fastmf._threads.workers import default_threads; print(default_threads())"
     )
-    environment = {name: value for name, value in os.environ.items() if "NUM_THREADS" not in name}
-    environment["PYTHONPATH"] = str(Path(fastmf.__file__).parents[1])
-    found = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60
-    )
-    assert found.stdout == "1\n", found.stderr
+    for name in [name for name in os.environ if "NUM_THREADS" in name]:
+        monkeypatch.delenv(name)
+    assert forks.fresh("-c", program).stdout == "1\n"

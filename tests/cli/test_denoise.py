@@ -39,12 +39,9 @@ def test_options_of_the_method_reach_the_machine(model, noisy, tmp_path):
     options += ["--candidates", tmp_path / "data.npy"]
     assert denoise(model, noisy, tmp_path / "out.npy", "--flip-probability", 0.1, *options) == 0
     expected = GeneralizedRBM.load(model).denoise(
-        np.load(noisy),
-        flip_probability=0.1,
-        n_starts=3,
-        candidates=np.load(tmp_path / "data.npy"),
-        random_state=5,
-    )
+        np.load(noisy), flip_probability=0.1, n_starts=3,
+        candidates=np.load(tmp_path / "data.npy"), random_state=5,
+    )  # fmt: skip
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), expected)
 
 

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -25,11 +23,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 def python(code, *arguments):
     """What `code` prints, as JSON, in a fresh process."""
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], env=ENVIRONMENT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(forks.fresh("-c", code, *arguments).stdout)
 
 
 def forked(folder, code, *arguments, imports=("numba",)):

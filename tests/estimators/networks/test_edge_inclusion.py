@@ -10,6 +10,8 @@ from scipy.stats import norm
 import fastmf as mf
 from fastmf.estimators.networks.edges import EdgeInclusion
 
+KINDS = mf.FullyVisibleBoltzmannMachine, mf.PottsMachine
+
 
 def all_graphs(values, C, p=0.5, scale=1.0):
     """Inclusion probabilities by the sum over all graphs."""
@@ -58,8 +60,9 @@ def test_names_of_values_make_no_difference():
     np.testing.assert_allclose(swapped.probability, numbers.probability, atol=1e-6)
 
 
-def test_sensitivity_has_other_scales():
-    machine = mf.FullyVisibleBoltzmannMachine().fit(table(200, 4))
+@pytest.mark.parametrize("kind", KINDS)
+def test_sensitivity_has_other_scales(kind):
+    machine = kind().fit(table(200, 4))
     found = machine.edge_inclusion(scale=0.8)
     for k, scale in enumerate((0.4, 0.8, 1.6)):
         other = machine.edge_inclusion(scale=scale)
@@ -95,8 +98,9 @@ def test_intervals_are_quantiles_of_the_mixture():
         found.interval(1.0)
 
 
-def test_bad_arguments_are_named():
-    machine = mf.FullyVisibleBoltzmannMachine().fit(table(200, 4))
+@pytest.mark.parametrize("kind", KINDS)
+def test_bad_arguments_are_named(kind):
+    machine = kind().fit(table(200, 4))
     for options, name in (
         ({"inclusion_probability": 1.0}, "inclusion_probability"),
         ({"scale": 0.0}, "scale"),

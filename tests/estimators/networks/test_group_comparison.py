@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from network_data import table
+from network_data import labels, table
 from scipy.stats import chi2, norm
 
 import fastmf as mf
@@ -49,16 +49,10 @@ def test_nodes_of_many_couplings_have_no_omnibus(monkeypatch):
     assert ((found.probability > 0) == ~np.eye(4, dtype=bool)).all()
 
 
-def positions(n, seed, strength):
-    """Three positions of three, three and two states, the second copies the first in part."""
-    rng = np.random.default_rng(seed)
-    X = np.stack([rng.integers(0, q, n) for q in (3, 3, 2)], axis=1)
-    X[:, 1] = np.where(rng.random(n) < strength, X[:, 0], X[:, 1])
-    return X
-
-
 def test_groups_of_potts_machines():
-    groups = [positions(n, n, strength) for n, strength in ((400, 0.5), (500, 0.0), (450, 0.0))]
+    groups = [
+        labels((3, 3, 2), n, n, strength) for n, strength in ((400, 0.5), (500, 0.0), (450, 0.0))
+    ]
     a, b, c = (mf.PottsMachine(n_states=[3, 3, 2], tol=1e-8).fit(X) for X in groups)
     found = mf.compare_groups(a, b, errors="naive")
     both = [machine._edge_estimates("naive") for machine in (a, b)]

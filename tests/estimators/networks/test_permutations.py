@@ -1,10 +1,11 @@
 """Permutations of the rows of two groups."""
 
+from functools import partial
 from itertools import combinations
 
 import numpy as np
 import pytest
-from network_data import table
+from network_data import labels, table
 from scipy.stats import kstest
 
 import fastmf as mf
@@ -22,12 +23,7 @@ def test_permutations_need_rows_that_are_counted():
     assert same.permutation.largest_p_value == 1.0
 
 
-def potts_table(n, seed, strength=0.4):
-    """Three positions of three, two and two states; the second follows the first in part."""
-    rng = np.random.default_rng(seed)
-    X = np.stack([rng.integers(0, q, n) for q in (3, 2, 2)], axis=1)
-    X[:, 1] = np.where(rng.random(n) < strength, X[:, 0] > 0, X[:, 1])
-    return X
+potts_table = partial(labels, (3, 2, 2))
 
 
 def statistics(fits):

@@ -4,27 +4,21 @@ import itertools
 
 import numpy as np
 import pytest
-from network_data import table
+from network_data import labels, table
 from normal_slabs import given_slabs
 from potts_data import all_labels
 
 import fastmf as mf
 
-
-def states(n=400, seed=0):
-    """Four positions, of 2, 3, 3 and 4 states; the second copies the first, in part."""
-    rng = np.random.default_rng(seed)
-    X = np.stack([rng.integers(0, q, n) for q in (2, 3, 3, 4)], axis=1)
-    X[:, 1] = np.where(rng.random(n) < 0.4, X[:, 0], X[:, 1])
-    return X
+SIZES = [2, 3, 3, 4]
 
 
 def machine_of_states():
-    return mf.PottsMachine(n_states=[2, 3, 3, 4]).fit(states())
+    return mf.PottsMachine(n_states=SIZES).fit(labels(SIZES, 400))
 
 
 def contrasts(machine):
-    """Log-odds ratios in an orthonormal basis of each pair of positions, and their Jacobian."""
+    """Log-odds ratios in an orthonormal basis of each pair of positions, with naive covariances."""
     sizes, d = machine.sizes_, len(machine.sizes_)
     starts = np.append(0, np.cumsum(sizes))
     u, v = np.nonzero(np.triu(np.repeat(np.arange(d), sizes)[:, None] < np.repeat(range(d), sizes)))
@@ -41,18 +35,16 @@ def contrasts(machine):
                 row[place[starts[i] + s, starts[j] + t]] = a[s] * b[t]
             groups[-1].append(len(rows))
             rows.append(row)
-    return np.array(rows), groups
+    L, sandwich = np.array(rows), machine._godambe()
+    n = sandwich.objective.n_fields
+    return L @ sandwich.parameters[n:], L @ sandwich.naive_covariance()[n:, n:] @ L.T, groups
 
 
 @pytest.mark.parametrize("scale", [0.5, 2.0])
 def test_probabilities_of_all_graphs(scale):
     machine = machine_of_states()
     found = machine.edge_inclusion(0.3, scale, errors="naive")
-    L, groups = contrasts(machine)
-    sandwich = machine._godambe()
-    n = sandwich.objective.n_fields
-    C = L @ sandwich.naive_covariance()[n:, n:] @ L.T
-    estimate = L @ sandwich.parameters[n:]
+    estimate, C, groups = contrasts(machine)
     graphs, slabs = all_labels([2] * len(groups)), np.zeros((2 ** len(groups), len(estimate)))
     for included, own in zip(graphs.T, groups, strict=True):
         slabs[:, own] = included[:, None] * (scale / 2) ** 2
@@ -85,9 +77,7 @@ def test_positions_of_two_states_are_binary_units(options):
 @pytest.mark.parametrize("errors, l2", [("sandwich", 0.0), ("naive", 0.0), ("naive", 0.02)])
 def test_names_of_states_make_no_difference(errors, l2):
     scale = 0.94  # where the penalty's share hardly lets it be removed
-    rng = np.random.default_rng(21)
-    X = rng.integers(0, 3, (200, 4))
-    X[:, 1] = np.where(rng.random(200) < 0.3, X[:, 0], X[:, 1])
+    X = labels([3] * 4, 200, 21, 0.3)
     others = np.array(list("cab"))[X], np.where(np.arange(4) == 1, 2 - X, X)
     machine = mf.PottsMachine(tol=1e-9, l2=l2).fit(X)
     found = machine.edge_inclusion(errors=errors, scale=scale)
@@ -103,21 +93,10 @@ def test_names_of_states_make_no_difference(errors, l2):
         np.testing.assert_allclose(compared.p_value, expected.p_value, atol=1e-5)
 
 
-def test_sensitivity_frame_and_errors():
-    machine = machine_of_states()
-    found = machine.edge_inclusion(scale=0.8)
-    np.testing.assert_allclose(found.sensitivity.scale, [0.4, 0.8, 1.6])
-    other = machine.edge_inclusion(scale=1.6)
-    np.testing.assert_allclose(found.sensitivity.probability[2], other.probability, atol=1e-9)
-    for options, name in (
-        ({"scale": -1.0}, "scale"),
-        ({"errors": "none"}, "errors"),
-        ({"slab": "t"}, "slab"),
-    ):
-        with pytest.raises(ValueError, match=name):
-            machine.edge_inclusion(**options)
+def test_what_there_is_not():
+    found, ridge = machine_of_states().edge_inclusion(), {"l2": 0.1, "l2_field": 0.1}
     with pytest.raises(ValueError, match="symmetric"):
-        mf.PottsMachine(solver="asymmetric", l2=0.1, l2_field=0.1).fit(states()).edge_inclusion()
+        mf.PottsMachine(solver="asymmetric", **ridge).fit(labels(SIZES, 400)).edge_inclusion()
     assert repr(found).startswith("EdgeInclusion(")
     with pytest.raises(ValueError, match="single couplings"):
         found.interval()
@@ -126,13 +105,10 @@ def test_sensitivity_frame_and_errors():
 @pytest.mark.slow
 def test_cauchy_slabs_of_all_graphs():
     """Three positions: the sum over graphs, and over the variances of coupled pairs."""
-    X = states()[:, 1:]
+    X = labels(SIZES, 400)[:, 1:]
     machine = mf.PottsMachine(n_states=[3, 3, 4]).fit(X)
     found = machine.edge_inclusion(0.3, 0.8, slab="cauchy", errors="naive")
-    L, groups = contrasts(machine)
-    sandwich = machine._godambe()
-    n = sandwich.objective.n_fields
-    C, estimate = L @ sandwich.naive_covariance()[n:, n:] @ L.T, L @ sandwich.parameters[n:]
+    estimate, C, groups = contrasts(machine)
     # 1 / omega is the square of a standard normal variable.
     u = np.linspace(-6, 16, 45)
     log_weights = -(u + np.exp(-u)) / 2

@@ -109,14 +109,17 @@ def test_clusters_and_one_by_one_errors():
     np.testing.assert_allclose(errors, np.sqrt(covariance.diagonal()), rtol=1e-4)
 
 
+def with_all_holes(states, p, share):
+    """All states with all patterns of missing values, independent of them, and weights."""
+    patterns = np.array(list(product((False, True), repeat=len(share))))
+    shares = np.where(patterns, share, 1 - share).prod(1)
+    X = np.where(patterns[:, None], np.nan, states[None]).reshape(-1, len(share))
+    return X, 1e4 * np.outer(shares, p).ravel()
+
+
 def test_of_the_distribution_itself_the_estimate_is_the_truth():
-    # All rows with all patterns of missing values, independent of them.
     _, couplings, field, states, p = binary_table()
-    q = np.array([0.1, 0.3, 0.2, 0.25, 0.4])
-    patterns = np.array(list(product((False, True), repeat=5)))
-    shares = np.where(patterns, q, 1 - q).prod(1)
-    X = np.where(patterns[:, None], np.nan, states[None]).reshape(-1, 5)
-    weights = 1e4 * np.outer(shares, p).reshape(-1)
+    X, weights = with_all_holes(states, p, np.array([0.1, 0.3, 0.2, 0.25, 0.4]))
     machine = mf.FullyVisibleBoltzmannMachine(graph=EDGES, missing="available", tol=1e-8)
     machine.fit(X, sample_weight=weights)
     np.testing.assert_allclose(machine.couplings_, couplings, atol=1e-7)
@@ -261,19 +264,14 @@ RING, SIZES = [(0, 1), (1, 2), (2, 3), (0, 3)], (3, 3, 3, 2)
 
 def test_potts_machine_of_the_distribution_itself():
     _, couplings, states, p = potts_table()
-    q = np.array([0.1, 0.3, 0.2, 0.25])
-    patterns = np.array(list(product((False, True), repeat=4)))
-    shares = np.where(patterns, q, 1 - q).prod(1)
-    X = np.where(patterns[:, None], -1, states[None]).reshape(-1, 4)
+    X, weights = with_all_holes(states, p, np.array([0.1, 0.3, 0.2, 0.25]))
     machine = mf.PottsMachine(n_states=SIZES, graph=RING, missing="available", tol=1e-9)
-    machine.fit(X, sample_weight=1e4 * np.outer(shares, p).reshape(-1))
+    machine.fit(X, sample_weight=weights)
     assert machine.existence_.exists
     expected, _ = in_gauge(couplings, np.zeros(11), SIZES, "zero-sum")
     np.testing.assert_allclose(machine.in_gauge("zero-sum")[0], expected, atol=1e-5)
     # Left out, missing sites bias the terms of their neighbours, as the graph has a loop.
-    absent = mf.PottsMachine(n_states=SIZES, graph=RING, tol=1e-9).fit(
-        X, sample_weight=1e4 * np.outer(shares, p).reshape(-1)
-    )
+    absent = mf.PottsMachine(n_states=SIZES, graph=RING, tol=1e-9).fit(X, sample_weight=weights)
     assert abs(absent.in_gauge("zero-sum")[0] - expected).max() > 0.01
 
 

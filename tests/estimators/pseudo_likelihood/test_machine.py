@@ -34,12 +34,11 @@ POTTS = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name, value, error", [
-    ("l2", -1.0, ValueError), ("tol", np.nan, ValueError), ("max_iter", 0, ValueError),
-    ("n_threads", 0, ValueError), ("solver", "magic", ValueError),
+@pytest.mark.parametrize("name, value", [
+    ("l2", -1.0), ("tol", np.nan), ("max_iter", 0), ("n_threads", 0), ("solver", "magic")
 ])  # fmt: skip
-def test_options_are_checked(kind, name, value, error):
-    with pytest.raises(error, match=name):
+def test_options_are_checked(kind, name, value):
+    with pytest.raises(ValueError, match=name):
         kind(**{name: value}).fit(X)
 
 

@@ -3,7 +3,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from conformance import checks_of
 from kernel_cases.regression import exact, problem
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
@@ -11,13 +10,6 @@ from sklearn.linear_model import Ridge
 import fastmf as mf
 
 KNOWN = {"noise_variance": 0.09, "slab_variance": 1.0, "inclusion_probability": 0.3}
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@checks_of([mf.SpikeSlabRegressor(**KNOWN)])
-def test_conformance(estimator, check):
-    check(estimator)
 
 
 def test_known_hyperparameters_against_enumeration(fine):

@@ -3,28 +3,10 @@ import tracemalloc
 
 import numpy as np
 import pytest
-import sklearn
-from conformance import checks_of
 from scipy.special import expit, ndtr
 from sklearn.base import clone
 
 import fastmf as mf
-
-
-def expected_failures(estimator):
-    """scikit-learn 1.6 makes three classes two by the first label, of shuffled rows another one."""
-    if not sklearn.__version__.startswith("1.6."):
-        return {}
-    return {"check_sample_weight_equivalence_on_dense_data": "the weighted rows have other labels"}
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@checks_of(
-    [mf.SpikeSlabClassifier(slab_variance=1.0, inclusion_probability=0.5)], expected_failures
-)
-def test_conformance(estimator, check):
-    check(estimator)
 
 
 def data(n, d, seed=0):
