@@ -25,8 +25,6 @@ ERRORS = ("sandwich", "naive")
 # Largest number of couplings with a joint covariance matrix; with more, it has a block per feature.
 MAX_JOINT = 1000
 
-# Prior precision of fields relative to couplings.
-FIELD_SHARE = 0.01
 # Smallest ratio of sandwich to naive variances: the ratio for independent features, for which each
 # coupling is estimated twice from the same rows. The sandwich of few rows, below 200, is smaller.
 MIN_SANDWICH_RATIO = 2.0
@@ -88,8 +86,8 @@ def without_penalty(godambe, scale):
     # A share of the prior stays, so that this variance is finite.
     objective, n = godambe.objective, len(godambe.parameters)
     ridge = np.full(n, scale**2 / objective.total)
-    # A weak prior for fields, which matters if a column is constant.
-    ridge[: objective.n_fields] *= FIELD_SHARE
+    # A negligible prior for fields, which matters if a column is constant.
+    ridge[: objective.n_fields] *= np.sqrt(MIN_EIGENVALUE)
     with few_blas_threads(n):
         point = newton(objective.with_ridge(ridge), godambe.parameters).parameters
         free = objective.with_ridge(np.sqrt(MIN_EIGENVALUE) * ridge)

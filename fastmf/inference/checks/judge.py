@@ -101,7 +101,7 @@ def _by_exact_sums(question, tilt, mean, values):
 
 # Largest differences of answers that agree: nats; fractions of ranges, on average and of one unit.
 MAX_NATS, MAX_MEAN, MAX_ONE_MEAN = 1.0, 0.05, 0.2
-# Minimum number of held units.
+# Minimum number of held units, for speed: with 2 or 8, tests are judged in the same way.
 MIN_HELD = 4
 # Estimated seconds that a check of all rows may take, by the seconds per message of belief
 # propagation and per multiplication of adaptive TAP. No clock is read: results are reproducible.
@@ -324,9 +324,10 @@ def _eliminated(sides, tilt, values):
     return ExactRows(log_partition, units.moments(beliefs)[0], widths(prior)[None])
 
 
-# Maximum number of held units.
+# Maximum number of held units, for speed: with 6 or 24, tests are judged in the same way.
 MAX_HELD = 12
-# Tolerance of other methods, sweeps of belief propagation, iterations from starts of a mixture.
+# Tolerance of other methods, sweeps of belief propagation, iterations from starts of a mixture, for
+# speed: with half or twice these numbers, tests are judged in the same way.
 METHOD_TOL, MAX_SWEEPS, MAX_ITERATIONS = 1e-5, 400, 100
 
 
