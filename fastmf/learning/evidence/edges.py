@@ -42,9 +42,9 @@ from fastmf.special import sigmoid
 # Tolerance of fixed points, relative to the smallest standard error of an effect given all others,
 # and of the iterations over slabs and sets, in log-odds and logarithms of variances.
 EDGE_TOL, LOG_TOL = 1e-6, 1e-4
-# Number of effects up to which all patterns are enumerated; beyond, largest size of a block, and
-# smallest correlation of joined effects. Without blocks, probabilities were wrong by up to 0.07.
-MAX_ENUMERATED, MAX_BLOCK, MIN_ERROR_CORRELATION = 10, 5, 0.1
+# Number of effects up to which all patterns are enumerated; beyond, largest size of a block.
+# Without blocks, probabilities were wrong by up to 0.07.
+MAX_ENUMERATED, MAX_BLOCK = 10, 5
 # Bounds of learned parameters: ln(scale / median), and log-odds.
 BOUNDS = (-7.0, 7.0), (-12.0, 12.0)
 SLABS = ("gaussian", "cauchy")
@@ -146,7 +146,7 @@ class Whitened(NamedTuple):
         precision = self.X.T @ self.X
         deviations = np.sqrt(precision.diagonal())
         correlation = abs(precision / np.outer(deviations, deviations))
-        first, second = np.nonzero(np.triu(correlation > MIN_ERROR_CORRELATION, 1))
+        first, second = np.nonzero(np.triu(correlation, 1))
         labels, sizes = np.arange(n), np.ones(n, int)
         for k in np.argsort(-correlation[first, second], kind="stable"):
             i, j = labels[first[k]], labels[second[k]]

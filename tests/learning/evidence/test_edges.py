@@ -6,6 +6,7 @@ from normal_slabs import given_slabs
 from potts_data import all_labels
 from scipy import optimize
 from scipy.integrate import trapezoid
+from scipy.linalg import block_diag
 from scipy.special import voigt_profile
 from scipy.stats import cauchy, norm
 
@@ -49,6 +50,14 @@ def test_posterior_of_all_patterns(seed, n, correlation):
     np.testing.assert_allclose(found.mean, mean, atol=0.02)
     np.testing.assert_allclose(found.std, np.sqrt(variance), atol=0.02)
     assert abs(found.log_evidence - evidence) < 0.03
+
+
+def test_blocks_of_five_correlated_effects_are_exact():
+    parts = [estimates(5, 0.95, seed) for seed in range(3)]
+    values, covariances = zip(*parts, strict=True)
+    together = SingleEffects.of(np.concatenate(values), block_diag(*covariances))
+    expected = np.concatenate([enumerated(*part)[1] for part in parts])
+    np.testing.assert_allclose(together.posterior().probability, expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("n, correlation, strength", [(5, 0.8, 30), (5, 0.6, 300), (8, 0.9, 8)])

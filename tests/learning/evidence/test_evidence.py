@@ -310,27 +310,18 @@ def test_optima_on_bounds_are_named():
 SETS = [np.array([0, 1]), np.array([2]), np.array([3, 4, 5]), np.array([6, 7])]
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_posterior_of_all_patterns(seed):
-    estimate, C = estimates(8, 0.3, seed)
+@pytest.mark.parametrize("seed, rho, close", [*((s, 0.3, 0.02) for s in range(6)), (1, 0.0, 1e-7)])
+def test_posterior_of_all_patterns(seed, rho, close):
+    """Independent groups have closed forms."""
+    estimate, C = estimates(8, rho, seed)
     sets = SETS if seed < 5 else list(np.arange(8)[:, None])
     found = EffectSets(estimate, C, sets).posterior(-0.5, 0.8)
     evidence, inclusion, mean, variance = enumerated(estimate, C, -0.5, 0.8, sets)
     assert found.converged
-    np.testing.assert_allclose(found.probability, inclusion, atol=0.02)
-    np.testing.assert_allclose(found.mean, mean, atol=0.02)
-    np.testing.assert_allclose(found.std, np.sqrt(variance), atol=0.02)
-    assert abs(found.log_evidence - evidence) < 0.05
-
-
-def test_independent_groups_have_closed_forms():
-    estimate, C = estimates(8, 0.0, 1)
-    found = EffectSets(estimate, C, SETS).posterior(0.3, 2.0)
-    evidence, inclusion, mean, variance = enumerated(estimate, C, 0.3, 2.0, SETS)
-    np.testing.assert_allclose(found.probability, inclusion, atol=1e-8)
-    np.testing.assert_allclose(found.mean, mean, atol=1e-7)
-    np.testing.assert_allclose(found.std, np.sqrt(variance), rtol=1e-6)
-    assert found.log_evidence == pytest.approx(evidence, abs=1e-7)
+    np.testing.assert_allclose(found.probability, inclusion, atol=close)
+    np.testing.assert_allclose(found.mean, mean, atol=close)
+    np.testing.assert_allclose(found.std, np.sqrt(variance), atol=close)
+    assert abs(found.log_evidence - evidence) < 2.5 * close
 
 
 def test_units_of_measurement_make_no_difference():
