@@ -13,9 +13,8 @@ from scipy import linalg
 
 from fastmf._common.linalg import cholesky
 
-# Ratios of actual to predicted decrease above which a step is accepted, and above which the trust
-# region may grow.
-MIN_RATIO, GOOD_RATIO = 1e-2, 0.5
+# Ratio of actual to predicted decrease above which the trust region may grow.
+GOOD_RATIO = 0.5
 # Number of failures of the objective that end the search: fixed points may not exist beyond some
 # point, and every second step would then lead there.
 MAX_FAILURES = 3
@@ -71,7 +70,7 @@ def minimise(objective, start, low, high, *, tol=1e-6, max_iter=50, report=None)
             continue
         changes = [*changes[1 - N_UPDATES :], (step, new.gradient - point.gradient)]
         ratio = (point.value - new.value) / predicted_decrease
-        if ratio < MIN_RATIO:
+        if not ratio > 0:
             max_step = length / 4
             continue
         if ratio > GOOD_RATIO:
