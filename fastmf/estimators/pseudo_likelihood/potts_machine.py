@@ -15,12 +15,7 @@ from fastmf.estimators.pseudo_likelihood._base import ItemMachine, labels_from
 from fastmf.evaluation.contacts import contact_scores
 from fastmf.learning import chains
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
-from fastmf.learning.pseudo_likelihood.fit import (
-    MAX_HESSIAN_PARAMETERS,
-    MAX_ITER,
-    few_blas_threads,
-    newton,
-)
+from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, MAX_ITER, newton
 from fastmf.learning.pseudo_likelihood.potts import fitting
 from fastmf.learning.pseudo_likelihood.potts.couplings import (
     naive_mean_field,
@@ -235,8 +230,7 @@ class PottsMachine(Network, ItemMachine):
         if not self.l2 and self._symmetric:
             point = objective.packed(fit.couplings, fit.field)
             refine = better if objective.n_parameters > MAX_HESSIAN_PARAMETERS else None
-        with few_blas_threads(objective.n_parameters):
-            existence = decided(objective, point, refine=refine)
+        existence = decided(objective, point, refine=refine)
         if not by_chains:
             return fit, existence
         options = options._replace(report=reported(self.verbose, chains.ChainSteps.label))

@@ -31,7 +31,7 @@ from scipy import sparse
 
 from fastmf._common.rows import BLOCK_ENTRIES
 from fastmf._common.warning import listed
-from fastmf._threads.workers import computed_once
+from fastmf._threads.workers import computed_once, one_blas_thread
 from fastmf.learning.pseudo_likelihood.fit import gradient_rounding, maximum
 
 # Condition number beyond which eigenvalues in double precision are not reliable.
@@ -77,6 +77,7 @@ class Items(NamedTuple):
     shared: bool = True
 
 
+@one_blas_thread()
 def decided(objective, point=None, l1=0.0, refine=None):
     """Decide whether the maximum of a `PairwiseLikelihood` exists, given a solver's estimate."""
     items = objective.items(l1)
