@@ -15,9 +15,9 @@ ROOT = PACKAGE.parent
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
     "lines": 54_526,
-    "lines of code": 33_894,
-    "numeric constants": 276,
-    "lines of tests": 41_966,
+    "lines of code": 33_898,
+    "numeric constants": 268,
+    "lines of tests": 41_798,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,

@@ -101,9 +101,8 @@ class _Search:
         values, best = self.hyperparameters(x), self.best
         starts = self._results if best is None else best.results
         options = {"robust": best is None, "n_threads": self._n_threads}
-        # A descent takes up to a hundred times as long as parallel steps, and the first trial
-        # without a fixed point is mostly too far away: only later, shorter steps need many
-        # sweeps, descents, or other blocks.
+        # The first trial without a fixed point is mostly too far away: only later, shorter steps
+        # need many sweeps, other blocks, or descents, which take up to a hundred times as long.
         task = self._task
         if best is not None and not self._descends:
             options |= {"schedule": "parallel", "max_iter": 2 * BARREN_SWEEPS}
