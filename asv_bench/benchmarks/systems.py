@@ -16,15 +16,14 @@ def _beliefs():
     return lambda: mf.belief_propagation(model, tol=1e-5, n_threads=THREADS)
 
 
-def _grid(schedule, n=1000):
+def _grid(n=1000):
     """Spins of a grid, ten sweeps beyond the first two: 4 n^2 messages each."""
     numbers = np.arange(n * n).reshape(n, n)
     ends = [(numbers[:, :-1], numbers[:, 1:]), (numbers[:-1], numbers[1:])]
     first, second = (np.concatenate([pair[k].ravel() for pair in ends]) for k in (0, 1))
     upper = csr_array((np.full(len(first), 0.3), (first, second)), shape=(n * n, n * n))
     model = mf.BoltzmannMachine(upper + upper.T, mf.Ising(np.full(n * n, 0.1)))
-    options = dict(schedule=schedule, n_threads=THREADS, tol=0, max_iter=12)
-    return lambda: mf.belief_propagation(model, **options)
+    return lambda: mf.belief_propagation(model, n_threads=THREADS, tol=0, max_iter=12)
 
 
 def _tree(n=1_000_000):
@@ -74,8 +73,7 @@ def _pseudo_likelihood(solver):
 
 TASKS = {
     "belief_propagation-1000x500": _beliefs,
-    "belief_propagation-grid-1000x1000-parallel": lambda: _grid("parallel"),
-    "belief_propagation-grid-1000x1000-sequential": lambda: _grid("sequential"),
+    "belief_propagation-grid-1000x1000": _grid,
     "belief_propagation-tree-1000000": _tree,
     "expectation_propagation-100x1000-parallel": lambda: _propagation("parallel"),
     "expectation_propagation-100x1000-convergent": lambda: _propagation("convergent"),
