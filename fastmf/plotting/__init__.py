@@ -555,9 +555,9 @@ def _positions(n, first, second, coupling, layout):
         if layout == "auto":
             return circle
         raise ImportError("layout='spring' needs networkx: pip install networkx") from error
-    graph = networkx.Graph()
-    graph.add_nodes_from(range(n))
-    graph.add_weighted_edges_from(zip(first, second, abs(coupling), strict=True))
+    graph = networkx.empty_graph(n)
+    ends = zip(first.tolist(), second.tolist(), abs(coupling).tolist(), strict=True)
+    graph.add_weighted_edges_from(ends)
     start = dict(enumerate(np.transpose(circle)))
     places = networkx.spring_layout(graph, pos=start, seed=0, iterations=200)
     return np.array([places[k] for k in range(n)]).T

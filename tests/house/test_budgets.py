@@ -17,7 +17,7 @@ BUDGETS = {
     "lines": 54_526,
     "lines of code": 33_898,
     "numeric constants": 268,
-    "lines of tests": 41_819,
+    "lines of tests": 41_818,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,

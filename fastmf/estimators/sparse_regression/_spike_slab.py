@@ -375,9 +375,8 @@ class SpikeSlabEstimator(Saved):
         """Return the fixed points at the learned hyper-parameters, or the solver's last state."""
         values, results = nearby.hyperparameters, []
         for part, start in zip(task.parts, nearby.results, strict=True):
-            largest = search_tolerance(part.X, values.noise_variance)
-            options = {"tol": min(FINAL_TOL, largest), "n_threads": self.n_threads}
-            options |= {"schedule": self.solver, "blocks": part.blocks}
+            options = {"schedule": self.solver, "blocks": part.blocks, "n_threads": self.n_threads}
+            options["tol"] = min(FINAL_TOL, search_tolerance(part.X, values.noise_variance))
             model = part.model(values)
             result = robust_solution(model, start, **options)
             if isinstance(part.blocks, FoundBlocks) and result.log_evidence == -np.inf:

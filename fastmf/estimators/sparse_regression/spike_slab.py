@@ -258,7 +258,8 @@ class SpikeSlabRegressor(SpikeSlabEstimator, RegressorMixin, BaseEstimator):
         summary = _rows.summary_of(z, R, n, names)
         if (message := summary.message(names)) is not None:
             warn_user(message)
-        self._fit_parts(summary.units, summary.rows, n := float(np.max(n)), n, names)
+        n = float(np.max(n))
+        self._fit_parts(summary.units, summary.rows, n, n, names)
         self.mismatch_ = summary.share
         included = self.inclusion_probability_.copy()
         included[self._unpenalised] = 0
