@@ -414,3 +414,16 @@ def test_rows_with_a_missing_target_are_left_out(missing):
     np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-10, atol=1e-14)
     with pytest.raises(ValueError, match="missing values"):
         mf.SpikeSlabRegressor().fit(X, np.full(60, np.nan))
+
+
+@pytest.mark.slow
+def test_a_search_without_fixed_points_is_no_silent_result():
+    rng = np.random.default_rng(15)
+    X, w = rng.normal(size=(200, 400)), np.zeros(400)
+    for j in range(1, 400):
+        X[:, j] = 0.98 * X[:, j - 1] + np.sqrt(1 - 0.98**2) * X[:, j]
+    w[20::40] = rng.normal(size=10)
+    y = X @ w + 0.5 * rng.normal(size=200)
+    with pytest.warns(UserWarning, match="search for hyper-parameters has stopped"):
+        learned = mf.SpikeSlabRegressor().fit(X, y)
+    assert learned.noise_variance_ > 4 * 0.25  # the reason for the warning
