@@ -12,7 +12,6 @@ import scipy
 from scipy import linalg
 
 from fastmf._common.linalg import cholesky
-from fastmf._common.warning import warn_user
 
 # Ratio of actual to predicted decrease above which the trust region may grow.
 GOOD_RATIO = 0.5
@@ -64,7 +63,6 @@ def minimise(objective, start, low, high, *, tol=1e-6, max_iter=50, report=None)
         if not new.value < np.inf:
             max_step, failures = length / 4, failures + 1
             if failures == MAX_FAILURES:
-                _warn_of_gain(point.gradient @ np.linalg.solve(hessian, point.gradient) / 2)
                 break
             continue
         if new.changed:
@@ -79,16 +77,6 @@ def minimise(objective, start, low, high, *, tol=1e-6, max_iter=50, report=None)
             max_step = max(max_step, 2 * length)
         x, point = trial, new
     return x
-
-
-def _warn_of_gain(gain):
-    """Warn of a search that has ended where its quadratic model promises more than a nat."""
-    if gain > 1:
-        warn_user(
-            "The search for hyper-parameters has stopped, because no fixed points are found "
-            f"towards values that promise {gain:.3g} nats more: give noise_variance, or fewer "
-            "features of strong correlations."
-        )
 
 
 def _model(point, changes):

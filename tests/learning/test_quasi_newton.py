@@ -161,12 +161,3 @@ def test_another_objective_is_followed_from_where_it_is_told():
     box = np.full(2, -9.0), np.full(2, 9.0)
     found = minimise(objective, np.zeros(2), *box, tol=1e-12, max_iter=60)
     np.testing.assert_allclose(found, centres[1], atol=1e-5)
-
-
-def test_a_search_that_ends_on_a_slope_says_so():
-    def objective(x):
-        value = -5 * x[0] if x[0] <= 0 else np.inf
-        return SearchPoint(value, np.array([-5.0]), np.eye(1))
-
-    with pytest.warns(UserWarning, match=r"promise 12\.5 nats more"):
-        assert minimise(objective, np.zeros(1), np.full(1, -9.0), np.full(1, 9.0)) == 0

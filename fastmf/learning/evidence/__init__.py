@@ -295,7 +295,7 @@ def fixed_points(task, hyperparameters, starts=None, *, robust=True, **options):
         result = solve(model, start, blocks=part.blocks, **options)
         results.append(result)
         if not (robust or result.converged):
-            return FixedPoints(hyperparameters, tuple(results), -np.inf)
+            return FixedPoints(hyperparameters, tuple(results), -np.inf, gradient)
         by_noise, by_slab, by_odds = evidence_gradient(model, result, part.groups, n_groups)
         gradient += np.append([by_noise, by_slab], by_odds)
     results = tuple(results)

@@ -3,6 +3,8 @@
 The search maximises the evidence, or with priors the posterior density of the logarithms and
 log-odds (MAP-II). Each step needs one fixed point of expectation propagation. It starts from the
 best fixed point so far, because the fixed point of a rejected step may belong to another branch.
+Where no fixed point is found, the last state of the solver serves if its density is higher: fixed
+points are often lost in a range of noise variances, and exist again below it.
 
 Averages are sums over a grid of prior inclusions and slab variances, which is extended from the
 optimum to all points with significant weight. The noise variance is optimised at each point: in
@@ -84,7 +86,7 @@ class _Search:
         self.bounds = bounds_of(task, len(start.log_odds))
         values = np.append(np.log([start.noise_variance, start.slab_variance]), start.log_odds)
         self.start = np.where(self.free, np.clip(values, *self.bounds.T), values)
-        self.best, self._results, self._descends = None, results, False
+        self.best, self._results, self._robust = None, results, True
         self._n_of_groups = np.bincount(task.groups, minlength=len(start.log_odds))
 
     def hyperparameters(self, x):
@@ -96,32 +98,34 @@ class _Search:
     def objective(self, x):
         """Return the `SearchPoint` of minus the log-density; its value is inf if the solver fails.
 
-        The objective is flagged as changed if the blocks, or their patterns, have changed.
+        The objective is flagged as changed if the blocks, or their patterns, have changed, and
+        between fixed points and states of a solver that has not converged.
         """
-        values, best = self.hyperparameters(x), self.best
+        values, best, task = self.hyperparameters(x), self.best, self._task
         starts = self._results if best is None else best.results
-        options = {"robust": best is None, "n_threads": self._n_threads}
+        options = {"n_threads": self._n_threads}
         # The first trial without a fixed point is mostly too far away: only later, shorter steps
         # need many sweeps, other blocks, or descents, which take up to a hundred times as long.
-        task = self._task
-        if best is not None and not self._descends:
-            options |= {"schedule": "parallel", "max_iter": 2 * BARREN_SWEEPS}
-            if best.converged:
-                task = with_found_blocks(task, lambda blocks: blocks.labels)
+        if not self._robust:
+            options |= {"robust": False, "schedule": "parallel", "max_iter": 2 * BARREN_SWEEPS}
+            task = with_found_blocks(task, lambda blocks: blocks.labels)
         point = fixed_points(task, values, starts, **options)
-        if best is not None and not point.converged:
-            self._descends = True
-            return SearchPoint(np.inf)
-        self._descends |= any(one.schedule == "convergent" for one in point.results)
-        changed = best is not None and not same_blocks(best.results, point.results)
-        self._task = with_blocks_of(self._task, point.results)
+        if best is None:
+            self._robust = any(result.schedule == "convergent" for result in point.results)
+        self._robust |= not point.converged
         gradient = point.gradient
         if self._priors is not None:
             log_prior, by_prior = self._priors.log_density(values, self.free)
             point = point._replace(log_density=point.log_density + log_prior)
             gradient = gradient + by_prior
-        unreached = best is None or changed or not best.converged
-        if unreached or point.log_density > best.log_density:
+        higher = best is None or point.log_density > best.log_density
+        if not (higher or point.converged):
+            return SearchPoint(np.inf)
+        changed = best is not None and not (
+            best.converged == point.converged and same_blocks(best.results, point.results)
+        )
+        self._task = with_blocks_of(self._task, point.results)
+        if higher or changed:
             self.best = point
         gradient = -gradient[self.free]
         curvature, smallest = self._curvature(point), np.zeros(len(x))

@@ -3,6 +3,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+import scipy.stats
 from kernel_cases.regression import exact, problem
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
@@ -416,14 +417,16 @@ def test_rows_with_a_missing_target_are_left_out(missing):
         mf.SpikeSlabRegressor().fit(X, np.full(60, np.nan))
 
 
-@pytest.mark.slow
-def test_a_search_without_fixed_points_is_no_silent_result():
-    rng = np.random.default_rng(15)
-    X, w = rng.normal(size=(200, 400)), np.zeros(400)
-    for j in range(1, 400):
-        X[:, j] = 0.98 * X[:, j - 1] + np.sqrt(1 - 0.98**2) * X[:, j]
-    w[20::40] = rng.normal(size=10)
-    y = X @ w + 0.5 * rng.normal(size=200)
-    with pytest.warns(UserWarning, match="search for hyper-parameters has stopped"):
-        learned = mf.SpikeSlabRegressor().fit(X, y)
-    assert learned.noise_variance_ > 4 * 0.25  # the reason for the warning
+@pytest.mark.parametrize("known", [False, True])
+def test_the_evidence_exceeds_the_evidence_of_the_true_effects_alone(known):
+    # Features with common factors: fixed points are lost between large and small noise.
+    rng = np.random.default_rng(31)
+    factors = rng.normal(size=(80, 5)) @ rng.normal(size=(5, 80))
+    X = np.sqrt(0.95 / 5) * factors + np.sqrt(0.05) * rng.normal(size=(80, 80))
+    y = X[:, ::16] @ rng.normal(size=5) + 0.1 * rng.normal(size=80)
+    true = {"noise_variance": 0.01, "slab_variance": 1.0, "inclusion_probability": 5 / 80}
+    model = mf.SpikeSlabRegressor(fit_intercept=False, standardize=False, **true if known else {})
+    covariance = 0.01 * np.eye(80) + X[:, ::16] @ X[:, ::16].T
+    prior = 5 * np.log(5 / 80) + 75 * np.log1p(-5 / 80)
+    expected = scipy.stats.multivariate_normal(np.zeros(80), covariance).logpdf(y) + prior
+    assert model.fit(X, y).log_evidence_ > expected
