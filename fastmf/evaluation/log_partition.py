@@ -33,13 +33,7 @@ from fastmf.inference.bp.belief_propagation import most_probable
 from fastmf.inference.bp.graphs.units import MAX_EXPONENT
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.likelihood import log_partition_estimate
-from fastmf.inference.mean_field.lower_bound import (
-    MAX_LACKING,
-    lacking,
-    lower_bound,
-    spread_states,
-    starts_at,
-)
+from fastmf.inference.mean_field.lower_bound import lacking, lower_bound, spread_states, starts_at
 from fastmf.inference.mean_field.solutions import distinct
 from fastmf.inference.missing.layered import enumerable
 from fastmf.inference.sampling.gibbs import (
@@ -268,14 +262,15 @@ def annealed_importance_sampling(
     path = Path.of(*problem, n_chains, rng, n_threads)
 
     say("annealing: exploration ...")
-    exploration = Exploration(path, all(map(two_values, path.model.layers)), starts, n_steps)
+    two_valued = all(map(two_values, path.model.layers))
+    exploration = Exploration(path, two_valued, starts, n_steps, tolerance)
     say(f"annealing: {n_steps} steps ...")
-    estimate = exploration.estimate(n_steps, tolerance)
+    estimate = exploration.estimate(n_steps)
     while not estimate.converged and 2 * n_steps <= max_steps:
         n_steps *= 2
         say(f"annealing: {estimate.log_partition:.6g} to {estimate.reverse:.6g} nats; "
             f"{n_steps} steps ...")  # fmt: skip
-        estimate = exploration.estimate(n_steps, tolerance)
+        estimate = exploration.estimate(n_steps)
     if not estimate.converged:
         warn_user(f"annealed importance sampling: {estimate.message}.")
     samples = estimate.samples
@@ -326,8 +321,9 @@ class Exploration:
     of Gibbs chains that start at `starts` (n_chains, n_visible), or None.
     """
 
-    def __init__(self, path, two_valued, starts, n_steps):
-        self.path, self.lower_bound, self._bounded = path, -np.inf, None
+    def __init__(self, path, two_valued, starts, n_steps, tolerance):
+        self.path, self.tolerance = path, tolerance
+        self.lower_bound, self._bounded = -np.inf, None
         self.neutral = neutral_base(path.model, two_valued)
         n_steps = max(1, n_steps // 2)
         betas = np.linspace(0, 1, n_steps + 1)
@@ -352,7 +348,7 @@ class Exploration:
     def _is_lacking(self):
         """Whether the best estimate is significantly below the lower bound."""
         value, error = log_mean(self.best)
-        tolerance = min(CLEAR_ERRORS * error, MAX_LACKING)
+        tolerance = min(CLEAR_ERRORS * error, self.tolerance)
         return lacking(value, self.lower_bound, self.path.model.dtype, tolerance) > 0
 
     def _anneal_from_phases(self, betas):
@@ -381,7 +377,7 @@ class Exploration:
         ends = np.cumsum([n_units(layer) for layer in model.layers])[:-1]
         return [np.split(bound.b[k].astype(model.dtype), ends) for k in retained[:max_phases]]
 
-    def estimate(self, n_steps, tolerance):
+    def estimate(self, n_steps):
         """Anneal in both directions; return the `AnnealedEstimate`."""
         path, betas = self.path, refined(self.leg, n_steps)
         explored, self.leg = self.best, self.phases.forward(betas)
@@ -396,8 +392,8 @@ class Exploration:
         backward = self.phases.backward(betas, samples)
         value, error = log_mean(-backward)
         return AnnealedEstimate(
-            *forward, -value, error, self.best, backward, samples, n_steps, tolerance,
-            self.lower_bound,
+            *forward, -value, error, self.best, backward, samples, n_steps,
+            self.tolerance, self.lower_bound,
         )  # fmt: skip
 
 

@@ -295,7 +295,7 @@ class LayeredMachine(
         -----
         ConvergenceWarning
             If the error of the annealed value exceeds 0.1 nats, or if the mean-field value is
-            unknown, or below a lower bound of the log-partition.
+            unknown, or below a lower bound of the log-partition by 0.1 nats.
         """
         one_of("how", how, ("auto", "exact", *ESTIMATES))
         return self._log_partition_of_centred(how) + self._log_factor()
@@ -329,7 +329,7 @@ class LayeredMachine(
         if not np.isfinite(value) or how != ESTIMATES[0]:
             return value
         bound = lower_bound(machine.model_.bipartite(), [starts_at(solved)]).value
-        if shortfall := lacking(value, bound, self.model_.dtype):
+        if shortfall := lacking(value, bound, self.model_.dtype, runs.MAX_ERROR):
             runs.warn_of_convergence(
                 f"the log-partition {value:.6g} is at least {shortfall:.3g} nats too low, and "
                 "log-likelihoods too high: the mean-field solutions from starts_ miss the states "

@@ -43,8 +43,6 @@ from fastmf.priors._queries import extreme_starts, is_discrete, number_of_states
 MAX_STARTS = 100
 # Maximum of states times units up to which all states of a side are summed.
 MAX_SUMMED_NUMBERS = 2**19
-# Nats by which an estimate may be below the bound, to allow for the error of the estimate.
-MAX_LACKING = 0.5
 # Relative error of sums in double precision.
 SUM_ROUNDING = 64 * np.finfo(np.float64).eps
 
@@ -225,9 +223,9 @@ def without_gaussian_units(model):
     return machine, constant - SUM_ROUNDING * size, None if k else model.weights
 
 
-def lacking(estimate, bound, dtype, tolerance=MAX_LACKING):
+def lacking(estimate, bound, dtype, error):
     """Return the nats by which an estimate is below a bound, 0 if its error explains them."""
-    allowed = tolerance + np.finfo(dtype).eps * abs(estimate)
+    allowed = error + np.finfo(dtype).eps * abs(estimate)
     return bound - estimate if bound - estimate > allowed else 0.0
 
 
