@@ -45,10 +45,10 @@ from fastmf.priors._queries import columns_of_values, number_of_states
 
 # Maximum number of states for enumeration.
 MAX_ENUMERATED_STATES = pow(2, MAX_LAYER_UNITS)
-# Largest differences of the log-weights of a column, and of the couplings of two columns, in a tree
+# Largest difference of the log-weights of a column, and of the couplings of two columns, in a tree
 # from which particles start: particles from a frozen tree would be equal, and would not reveal that
 # other states have more weight.
-MAX_FIELD_RANGE, MAX_COUPLING_RANGE = 6.0, 3.0
+MAX_RANGE = 3.0
 
 
 def probabilities(model):
@@ -249,12 +249,12 @@ def _weakened(columns, edges):
     """Reduce the columns to the couplings of a tree, limited in range."""
     logs, J = columns.log_weights, columns.couplings
     ranges = columns.per_column(np.maximum, logs) - columns.per_column(np.minimum, logs)
-    logs = logs * MAX_FIELD_RANGE / np.maximum(ranges, MAX_FIELD_RANGE)
+    logs = logs * MAX_RANGE / np.maximum(ranges, MAX_RANGE)
     high, low = (
         columns.per_column(function, columns.per_column(function, J).T)
         for function in (np.maximum, np.minimum)
     )
-    J = J * edges * MAX_COUPLING_RANGE / np.maximum(high - low, MAX_COUPLING_RANGE)
+    J = J * edges * MAX_RANGE / np.maximum(high - low, MAX_RANGE)
     return Columns(logs, J, columns.offsets)
 
 
