@@ -127,14 +127,19 @@ def test_rows_that_lack_most_values_are_annealed():
 
 
 def test_an_uncertain_log_partition_is_told(monkeypatch):
-    few = partial(estimated_log_partition, n_steps=2)
-    monkeypatch.setattr("fastmf.estimators.layered._machine.estimated_log_partition", few)
+    name = "fastmf.estimators.layered._machine.estimated_log_partition"
+    monkeypatch.setattr(name, partial(estimated_log_partition, n_steps=2))
     model, log_z = separate_blocks(1.5)
     states = (np.random.default_rng(0).random((50, 48)) < 0.5).astype(float)
     machine = mf.GeneralizedRBM(init=model, n_epochs=0, random_state=0).fit(states)
     with pytest.warns(ConvergenceWarning, match="has an error of about"):
         machine.score(states)
     assert abs(machine.log_partition_ - log_z) < 3 * machine.log_partition_error_
+    monkeypatch.setattr(name, lambda *_: (log_z, 0.09))
+    assert machine.fit(states).log_partition() == log_z
+    monkeypatch.setattr(name, lambda *_: (log_z, 0.11))
+    with pytest.warns(ConvergenceWarning, match="an error of about 0.11 nats"):
+        machine.fit(states).log_partition()
 
 
 def test_scores_of_deep_machines_sum_hidden_layers_exactly():
