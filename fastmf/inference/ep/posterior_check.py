@@ -26,8 +26,9 @@ from fastmf.inference.ep.inclusion_patterns import (
 from fastmf.inference.ep.model_chains import InclusionPosterior
 from fastmf.priors.spike_and_slab import ALWAYS, GaussBernoulli
 
-# Largest differences of probabilities, absolute and in standard errors, and of the log-evidence.
-MAX_DIFFERENCE, SIGNIFICANT_ERRORS, EVIDENCE_MARGIN = 0.1, 3.0, 0.1
+# Largest difference of probabilities, and of the log-evidence; and of probabilities in standard
+# errors.
+MAX_DIFFERENCE, SIGNIFICANT_ERRORS = 0.1, 3.0
 # Maximum number of features in chains; maximum expected number of effects among other features.
 MAX_CANDIDATES, MAX_LEFT_OUT = 400, 1.0
 
@@ -113,6 +114,6 @@ class PosteriorCheck(NamedTuple):
         none -= model.n_samples * np.log(2 * np.pi * model.noise_variance) / 2
         none -= np.logaddexp(0, prior.log_odds).sum()
         below = chains.log_weight + none - result.log_evidence
-        if below > EVIDENCE_MARGIN:
+        if below > MAX_DIFFERENCE:
             return [f"its log-evidence is {below:.3g} nats below that of some models"]
         return [reason_of(chains, included)]

@@ -8,7 +8,7 @@ import pytest
 from kernel_cases.regression import equal_columns, exact, problem
 
 import fastmf as mf
-from fastmf.inference.ep.posterior_check import compared, reason_of
+from fastmf.inference.ep.posterior_check import Comparison, compared, reason_of
 from fastmf.inference.fixed_point import ending_of, with_check
 from fastmf.special import sigmoid
 
@@ -68,6 +68,14 @@ def test_units_of_measurement_change_nothing(unit):
     scaled = mf.SparseLinearModel(model.X, model.y * unit, 0.01 * unit**2, prior)
     assert not mf.expectation_propagation(scaled, schedule="auto").reliable
     assert mf.expectation_propagation(scaled, blocks="auto").reliable
+
+
+@pytest.mark.parametrize(
+    "apart, error, said", [(0.09, 0, False), (0.11, 0, True), (0.3, 0.11, False), (0.3, 0.09, True)]
+)
+def test_a_tenth_and_three_standard_errors_are_a_reason(apart, error, said):
+    chains = Comparison(np.arange(2), np.zeros(2), np.full(2, float(error)), 0.0)
+    assert bool(reason_of(chains, np.array([0.0, apart]))) == said
 
 
 def test_missing_evidence_is_a_reason():
