@@ -5,10 +5,8 @@ A point has `value`, `rounding_error`, `state(problem)` and `step(problem, leven
 None outside the domain). Levenberg's parameter falls after successful steps and rises otherwise.
 """
 
+import numpy as np
 from numpy.linalg import LinAlgError
-
-# Largest parameter of Levenberg's, at which the search is given up.
-MAX_LEVENBERG = 1e8
 
 
 def descend(problem, point, trace):
@@ -20,7 +18,8 @@ def descend(problem, point, trace):
         if state.agrees(problem.tol):
             return state, True
         new = None
-        while new is None and levenberg < MAX_LEVENBERG:
+        # With larger parameters, the energy along steps falls by less than rounding.
+        while new is None and levenberg < np.finfo(float).eps ** -0.5:
             new, levenberg = _advance(problem, point, levenberg, trace.residuals[-1])
         if new is None:
             break

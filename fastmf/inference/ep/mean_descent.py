@@ -23,18 +23,16 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from fastmf._common.linalg import Cholesky, cholesky, newton_step
-from fastmf.inference.ep.moment_descent import MIN_CURVATURE, RIDGE
+from fastmf.inference.ep.moment_descent import MIN_CURVATURE
 from fastmf.inference.ep.sites import tilted_units
 from fastmf.inference.gaussian.dense import Dense
+from fastmf.kernels.ep.sites import MAX_STEPS
 
 # Number of units up to which matrices of all units are affordable.
 MAX_MATRIX_UNITS = 2500
 # Error of the variance of a binary unit, and a term added to all variances, as smaller ones would
 # be lost in rounding of inverse matrices; in units of the squared distance of the values.
 VARIANCE_ROUNDING = 1e-10
-# Maximum number of steps to the sites that match the variances, number of steps after which
-# correlations are recomputed, and error of the energy relative to its predicted decrease.
-MATCHING_STEPS, CORRELATION_STEPS, DECREASE_TOLERANCE = 60, 6, 1e-3
 
 
 class TwoValuedUnits(NamedTuple):
@@ -114,7 +112,7 @@ def first_point(problem, state):
     except LinAlgError:
         return None
     start = MatchingSites(state.site[1], state.gaussian[1], correlations, np.nan)
-    return evaluate(units, field, start, 0.0)
+    return evaluate(units, field, start)
 
 
 def _correlations(inverse):
@@ -126,11 +124,11 @@ def _correlations(inverse):
     covariance *= scale[:, None]
     covariance *= scale
     np.square(covariance, out=covariance)
-    covariance.flat[:: len(scale) + 1] += RIDGE
+    covariance.flat[:: len(scale) + 1] += len(scale) * np.finfo(float).eps
     return cholesky(covariance, overwrite=True)
 
 
-def evaluate(units, field, start, predicted_decrease):
+def evaluate(units, field, start):
     """Compute the point of these fields; None if no sites match its variances."""
     problem, form = units.problem, units.form
     (mean, var), log_partition = tilted_units(problem, np.stack([field, 0 * field]))
@@ -138,9 +136,8 @@ def evaluate(units, field, start, predicted_decrease):
     terms = np.stack([field * mean, -mean * (form.field - form.precision @ mean / 2), np.log(var)])
     rounding = 1e-15 * (abs(terms).sum() + abs(log_partition))
     terms[2] = (terms[2] + 1) / 2
-    error = max(DECREASE_TOLERANCE * predicted_decrease, (0.1 * problem.tol) ** 2)
     try:
-        sites = _matching_sites(units, var, start, error, rounding)
+        sites = _matching_sites(units, var, start, (0.1 * problem.tol) ** 2, rounding)
     except LinAlgError:
         return None
     if sites is None or not np.isfinite(terms).all():
@@ -161,7 +158,7 @@ def _matching_sites(units, var, start, error, rounding):
     if point is None:
         return None
     value = point[2]
-    for k in range(MATCHING_STEPS):
+    for _ in range(MAX_STEPS):
         scale = np.sqrt(var * marginal)
         difference = (marginal - var) / scale
         step = correlations.solve(difference)
@@ -180,8 +177,7 @@ def _matching_sites(units, var, start, error, rounding):
             return None
         precision = precision + length * step / scale
         inverse, marginal, value = new
-        if length < 1 or k % CORRELATION_STEPS == CORRELATION_STEPS - 1:
-            correlations = _correlations(inverse)
+        correlations = _correlations(inverse)
     return None
 
 
@@ -206,7 +202,7 @@ class MeanStep:
         correlations = _correlations(units.problem.side.inverse(point.sites.precision))
         # To full accuracy, which costs little with correlations at this point.
         start = point.sites._replace(correlations=correlations)
-        self.point = point = evaluate(units, point.field, start, 0.0)
+        self.point = point = evaluate(units, point.field, start)
         if point is None:
             raise LinAlgError("the sites of the point are not found.")
         scale = np.sqrt(point.var)
@@ -224,5 +220,4 @@ class MeanStep:
     def at(self, length):
         """Return the point at a length along the step; None if no sites match its variances."""
         point = self.point
-        field = point.field + length * self.fields
-        return evaluate(point.units, field, point.sites, -length * self.derivative)
+        return evaluate(point.units, point.field + length * self.fields, point.sites)

@@ -38,12 +38,9 @@ from fastmf.kernels.ep.sites import match_cavities
 
 # Smallest curvature, in units of the diagonal, where the energy is not convex.
 MIN_CURVATURE = 0.01
-# Added to the diagonal of the squared correlations to make them invertible.
-RIDGE = 1e-12
-# Units whose squared correlations sum to more than this are solved jointly, up to a number: with
-# 200 of 300, nearly separable classes take a hundred steps instead of 15. Units below the bound
-# make convergence linear; with a bound above 0.01 rounding stops the descent first.
-MIN_SQUARED_CORRELATION, MAX_JOINT_UNITS = 0.003, 600
+# Number of units that are solved jointly, for speed: with 200 of 300, nearly separable classes take
+# a hundred steps instead of 15.
+MAX_JOINT_UNITS = 600
 # Step of finite differences, in units of the scale of a unit.
 DIFFERENCE_STEP = 1e-3
 
@@ -121,9 +118,9 @@ class MomentStep:
             raise LinAlgError("the Gaussian is not proper.")
         # Eliminate the means, which leaves the variances of active units.
         scale = 1 / np.sqrt(by_vars[active])
-        # Squares of correlations, with a ridge.
+        # Squares of correlations, with a ridge that makes them invertible.
         square = point.inverse.covariance(active) ** 2 / (var[active][:, None] * var[active])
-        square.flat[:: len(square) + 1] += RIDGE
+        square.flat[:: len(square) + 1] += len(square) * np.finfo(float).eps
         coupling = mixed[active] * scale
         model = _variance_model(square, scale / var[active])
         model -= coupling[:, None] * inverse.covariance(active) * coupling
@@ -214,10 +211,11 @@ def active_units(problem, point):
     precision that comes from neighbours is not suitable: with negative sites it may cancel.)
     """
     var = point.gaussian[1]
+    if len(var) <= MAX_JOINT_UNITS:
+        return np.arange(len(var))
     rise = 1e-3  # a finite difference
     moments = problem.side.moments(np.stack([point.site[0], point.site[1] + rise / var]))
     if moments is None:  # because of rounding; any choice works, but more slowly
-        return np.arange(min(len(var), MAX_JOINT_UNITS))
+        return np.arange(MAX_JOINT_UNITS)
     squared = (1 - moments.marginal[1] / var) / rise - 1
-    n_joint = np.clip((squared > MIN_SQUARED_CORRELATION).sum(), 1, MAX_JOINT_UNITS)
-    return np.sort(np.argpartition(-squared, n_joint - 1)[:n_joint])
+    return np.sort(np.argpartition(-squared, MAX_JOINT_UNITS)[:MAX_JOINT_UNITS])

@@ -54,7 +54,7 @@ def test_the_model_of_a_step_is_the_hessian():
     for sign in (1, -1):
         mean = point.mean + sign * h * right
         fields = np.log(mean / (1 - mean)) - task.prior.field
-        ends.append(mean_descent.evaluate(point.units, fields, point.sites, 0.0).gradient())
+        ends.append(mean_descent.evaluate(point.units, fields, point.sites).gradient())
     np.testing.assert_allclose((ends[0] - ends[1]) / (2 * h), hessian @ right, rtol=1e-3)
 
 
