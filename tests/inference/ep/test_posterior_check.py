@@ -125,12 +125,14 @@ def test_of_many_features_the_likely_ones_count():
     X = rng.normal(size=(60, 600))
     y = X[:, 3] - X[:, 500] + 0.5 * rng.normal(size=60)
     prior = mf.GaussBernoulli(np.zeros(600), 1.0, np.full(600, -np.log(300)))
-    found = mf.expectation_propagation(mf.SparseLinearModel(X, y, 0.25, prior), schedule="auto")
+    model = mf.SparseLinearModel(X, y, 0.25, prior)
+    found = mf.expectation_propagation(model, schedule="auto")
     assert found.reliable
-    included = sigmoid(prior.tilted_log_odds(found.b, found.a))
-    chains = compared(mf.SparseLinearModel(X, y, 0.25, prior), included)
+    chains = compared(model, sigmoid(prior.tilted_log_odds(found.b, found.a)))
     assert len(chains.features) == 400
     assert {3, 500} <= set(chains.features)
+    # At most one effect is expected among the features that are left out.
+    assert compared(model, np.full(600, 0.9 / 200)) and not compared(model, np.full(600, 1.1 / 200))
 
 
 def test_what_cannot_be_checked():
