@@ -1,8 +1,8 @@
 """Quasi-Newton minimisation in a box and a trust region, for costly functions of few variables.
 
 The quadratic model of the objective f at x is f + g's + s'Hs / 2. H is the estimate of the
-curvature supplied by the objective at x, corrected by damped BFGS updates (Powell 1978) for the
-last steps. `direction_of` is the L-BFGS direction, for functions of many variables.
+curvature supplied by the objective at x, corrected by damped BFGS updates (Powell 1978) for all
+earlier steps. `direction_of` is the L-BFGS direction, for functions of many variables.
 """
 
 from typing import NamedTuple
@@ -13,13 +13,9 @@ from scipy import linalg
 
 from fastmf._common.linalg import cholesky
 
-# Ratio of actual to predicted decrease above which the trust region may grow.
-GOOD_RATIO = 0.5
 # Number of failures of the objective that end the search: fixed points may not exist beyond some
 # point, and every second step would then lead there.
 MAX_FAILURES = 3
-# Number of BFGS updates of the curvature.
-N_UPDATES = 2
 
 
 class SearchPoint(NamedTuple):
@@ -68,13 +64,11 @@ def minimise(objective, start, low, high, *, tol=1e-6, max_iter=50, report=None)
         if new.changed:
             x, point, changes = trial, new, []
             continue
-        changes = [*changes[1 - N_UPDATES :], (step, new.gradient - point.gradient)]
-        ratio = (point.value - new.value) / predicted_decrease
-        if not ratio > 0:
+        changes.append((step, new.gradient - point.gradient))
+        if not new.value < point.value:
             max_step = length / 4
             continue
-        if ratio > GOOD_RATIO:
-            max_step = max(max_step, 2 * length)
+        max_step = max(max_step, 2 * length)
         x, point = trial, new
     return x
 
