@@ -20,11 +20,13 @@ from fastmf.inference.fixed_point import with_changes
 from fastmf.inference.mean_field.solutions import N_CHECKED_STARTS, SPREAD, joined_rows, mixed_row
 from fastmf.special import sigmoid
 
-# Sweeps from each start of the mixtures with which the checks compare answers.
+# Sweeps of methods with which the checks compare answers, for speed: with half or twice this
+# number, tests are judged in the same way.
 MAX_CHECK_SWEEPS = 200
 # Smallest probability of a state from which messages start.
-MIN_START_PROBABILITY = 1e-6
-# Sweeps of naive mean field that make starts, and the temperature for states of low energy.
+MIN_START_PROBABILITY = np.finfo(np.float32).eps
+# Sweeps of naive mean field that make starts, for speed, and the temperature for states of low
+# energy, at which these are nearly certain.
 N_SWEEPS, COLD = 50, 1e-3
 
 

@@ -18,6 +18,7 @@ from scipy.special import logsumexp
 
 from fastmf._common.arguments import generator
 from fastmf.inference.bp.graphs.units import GraphUnits
+from fastmf.inference.bp.solutions import MAX_CHECK_SWEEPS
 from fastmf.inference.mean_field.lower_bound import sides_of, terms_of_units
 from fastmf.inference.mean_field.solutions import N_CHECKED_STARTS, mixture, moved_from
 from fastmf.models import RBM, BoltzmannMachine
@@ -326,9 +327,9 @@ def _eliminated(sides, tilt, values):
 
 # Maximum number of held units, for speed: with 6 or 24, tests are judged in the same way.
 MAX_HELD = 12
-# Tolerance of other methods, sweeps of belief propagation, iterations from starts of a mixture, for
-# speed: with half or twice these numbers, tests are judged in the same way.
-METHOD_TOL, MAX_SWEEPS, MAX_ITERATIONS = 1e-5, 400, 100
+# Tolerance of other methods, and iterations from starts of a mixture, for speed: with half or twice
+# these numbers, tests are judged in the same way.
+METHOD_TOL, MAX_ITERATIONS = 1e-5, 100
 
 
 def by_other_answers(question, rows, numbers):
@@ -446,7 +447,7 @@ class HeldUnits:
                 owners.append(unit)
         solved = asked(
             belief_propagation, self.graph, field=row.field[0], clamp=np.array(clamps),
-            tol=METHOD_TOL, max_iter=MAX_SWEEPS,
+            tol=METHOD_TOL, max_iter=MAX_CHECK_SWEEPS,
         )  # fmt: skip
         if solved is None:
             return [], False
@@ -532,7 +533,7 @@ class MessagesFromMeans:
         messages = messages_from(units, np.hstack(parts))
         solved = asked(
             belief_propagation, self.graph, init=messages, field=rows.field, clamp=rows.clamp,
-            tol=METHOD_TOL, max_iter=MAX_SWEEPS,
+            tol=METHOD_TOL, max_iter=MAX_CHECK_SWEEPS,
         )  # fmt: skip
         return answers_of(solved, rows)
 

@@ -528,6 +528,7 @@ def _pairs(units, solved):
     return low * low + low * scale * ends.sum(2) + scale**2 * pairs
 
 
+# For speed: each iteration has a bound.
 MAX_POWER_ITERATIONS = 200
 
 

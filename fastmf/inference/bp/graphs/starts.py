@@ -130,8 +130,8 @@ def couplings_of(units, smallest=-np.inf):
 # Moves of each row, of which the first 7/8 have a temperature that falls to 0; the first
 # temperature, relative to the exponents of a unit with its neighbours.
 N_MOVES, HOT = 500, 0.26
-# Slots of all rows beyond which fewer moves are made: in a search, and in `likely_state`, which
-# starts several equal rows.
+# Slots of all rows beyond which fewer moves are made, for speed: in a search, and in
+# `likely_state`, which starts several equal rows.
 MAX_SLOTS, MAX_START_SLOTS, N_LIKELY_ROWS = 50_000, 10_000, 4
 
 

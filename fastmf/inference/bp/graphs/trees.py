@@ -32,7 +32,8 @@ from fastmf.inference.bp._options import MAX_BYTES
 from fastmf.inference.bp.graphs.units import adjacency, breadth_first, components
 from fastmf.inference.mean_field.lower_bound import SUM_ROUNDING
 
-# Maximum number of vertices for uniform trees; number of random orders for larger graphs.
+# Maximum number of vertices for uniform trees, and number of random orders for larger graphs, for
+# speed: bounds hold with any probabilities.
 MAX_DENSE, N_ORDERS = 2000, 8
 
 
