@@ -14,10 +14,10 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 54_538,
-    "lines of code": 33_907,
-    "numeric constants": 268,
-    "lines of tests": 41_840,
+    "lines": 54_529,
+    "lines of code": 33_897,
+    "numeric constants": 254,
+    "lines of tests": 41_838,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,

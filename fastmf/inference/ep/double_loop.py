@@ -30,7 +30,8 @@ from fastmf.kernels.ep.sites import MAX_RELATIVE_PRECISION
 
 # Rounding error of the energy, and of a solution of the inner problem, relative to the energy.
 RELATIVE_ROUNDING, INNER_ERROR = 1e-12, 1e-9
-# Maximum number of evaluations of the inner objective, for each of `max_iter` iterations.
+# Maximum number of evaluations of the inner objective, for each of `max_iter` iterations; it only
+# limits the time of fits that do not converge.
 EVALUATIONS_PER_ITERATION = 20
 
 

@@ -13,7 +13,8 @@ from fastmf._common.linalg import inverse_factor, symmetrize
 from fastmf._threads.workers import for_each, workers_for
 from fastmf.learning.pseudo_likelihood.fit import BLOCK_NUMBERS
 
-# Variance below which a unit is treated as nearly constant.
+# Variance below which a unit is treated as nearly constant in the start and the coordinates of a
+# search, for speed: the maximum of a concave function does not depend on these.
 MIN_SPIN_VARIANCE = 1e-3
 
 

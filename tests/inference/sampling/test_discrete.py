@@ -8,12 +8,7 @@ from scipy.special import comb, gammaln
 
 import fastmf as mf
 from fastmf.inference.sampling import discrete
-from fastmf.inference.sampling.discrete import (
-    Columns,
-    annealed_probabilities,
-    probabilities,
-    sample,
-)
+from fastmf.inference.sampling.discrete import annealed_probabilities, probabilities, sample
 from fastmf.inference.sampling.states import flat_states
 
 
@@ -103,7 +98,7 @@ def test_phases_have_the_shares_of_the_machine(kind):
     drawn = sample(model, 3000, np.random.default_rng(0))
     assert ((drawn > 0).sum(1) > n / 2).mean() == pytest.approx(right, abs=0.06)
     assert right > 0.7  # chains from the tree stay where they are: 0.55
-    columns = Columns.of(flat_states(units), couplings)
+    columns = discrete.Columns.of(flat_states(units), couplings)
     p, error = annealed_probabilities(columns, np.random.default_rng(0), 0.03, n_sweeps=2)
     mean = np.exp(logs - np.logaddexp.reduce(logs)) @ up / n
     assert p[1::2].mean() == pytest.approx(mean, abs=3 * error) and error < 0.03
