@@ -433,7 +433,7 @@ class Learning:
         self.pointwise_ = independent_of_seen(self.visible_, X[rows])
         starts = monitor_rows(X, settings, 0, weights)[0]
         starts = completed_once(self.model_, starts, [seed or 0, 0], self.n_threads)
-        self.starts_ = states(self.visible_, starts, self.model_.dtype)
+        self.starts_ = np.array(states(self.visible_, starts, self.model_.dtype))
 
 
 def scored_rows(X, weights, max_rows=2000):

@@ -221,6 +221,15 @@ def test_partial_fit_learns_step_by_step():
     assert not np.array_equal(first.weights_, second.weights_)
 
 
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_rows_may_change_after_learning(method):
+    X = patterns()
+    rbm = getattr(small(), method)(X)
+    starts = rbm.starts_.copy()
+    X[:] = 0
+    np.testing.assert_array_equal(rbm.starts_, starts)
+
+
 def test_partial_fit_goes_on_from_a_fit(trained):
     X = patterns()
     more = deepcopy(trained).partial_fit(X[:2])
