@@ -28,7 +28,8 @@ def solutions(model, starts=1000, *, solver="tap", merge_tol=1e-2, **options):
         converge, or has wrong solutions.
     merge_tol : float, default 1e-2
         Solutions are merged if no mean of the first layer differs by more, and no variance by more
-        than twice this value (relative to the variance if that exceeds 1).
+        than twice this value (relative to the variance if that exceeds 1). Real units are first
+        divided by their range, or standard deviation if they are unbounded.
     **options
         Options of the solver, such as tol, max_iter, n_threads, rng, and order of `tap`.
 
@@ -57,7 +58,7 @@ def solutions(model, starts=1000, *, solver="tap", merge_tol=1e-2, **options):
         starts = drawn_starts(model, count("starts", starts), rng)
     else:
         starts = np.atleast_2d(real_array("starts", starts))
-    return distinct_solutions(solve(model, starts, **options), merge_tol)
+    return distinct_solutions(model.layers[0], solve(model, starts, **options), merge_tol)
 
 
 class Tracker:

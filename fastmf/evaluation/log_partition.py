@@ -604,7 +604,7 @@ def _add_mean_field(add, model, X, ais, n_threads):
             continue
         start = clock()
         solutions = collapsed_tap(model, starts, order=order, n_threads=n_threads)
-        chosen, _ = distinct(solutions)
+        chosen, _ = distinct(model.layers[0], solutions)
         seconds = clock() - start
         values = solutions.log_partition[chosen]
         values = values[np.isfinite(values)]
@@ -614,12 +614,12 @@ def _add_mean_field(add, model, X, ais, n_threads):
         if not len(values):
             add(name, -np.inf, None, seconds, "diverged: " + remark)
             continue
-        total = log_partition_estimate(solutions)
+        total = log_partition_estimate(model, solutions)
         if shortfall := lacking(total, ais.lower_bound, model.dtype, ais.tolerance):
             remark += f", wrong: at least {shortfall:.3g} nats too low"
         add(f"{name}, log-sum-exp", total, None, seconds, remark)
         add(f"{name}, largest", float(values.max()), None, seconds, "")
-        add(f"{name}, mean", log_partition_estimate(solutions, "mean"), None, seconds, "")
+        add(f"{name}, mean", log_partition_estimate(model, solutions, "mean"), None, seconds, "")
 
 
 def _exact_value(model, include_exact):

@@ -32,7 +32,7 @@ from fastmf.evaluation.log_partition import estimated_log_partition
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.likelihood import ESTIMATES, log_partition_estimate, posterior
 from fastmf.inference.mean_field.lower_bound import lacking, lower_bound, starts_at
-from fastmf.inference.mean_field.solutions import distinct, distinct_solutions
+from fastmf.inference.mean_field.solutions import distinct, distinct_solutions, without_dimension
 from fastmf.inference.missing.layered import (
     MAX_WORK_OF_ROW,
     annealed_given_seen,
@@ -319,7 +319,7 @@ class LayeredMachine(
                 )
             return value
         solved = machine._solve(machine.starts_)
-        value = log_partition_estimate(solved, how, model=machine.model_, order=self._order)
+        value = log_partition_estimate(machine.model_, solved, how, self._order)
         if not np.isfinite(value):
             runs.warn_of_convergence(
                 f"the log-partition is unknown, {value}: mean-field iterations of this machine "
@@ -358,7 +358,7 @@ class LayeredMachine(
                 value = exact(model, averages=False).log_partition, 0.0
             elif model.gaussian.all() or not all(map(can_sample, model.layers)):
                 error = 0.0 if model.gaussian.all() else np.nan  # integrated out: exact
-                value = log_partition_estimate(double._solve(starts)), error
+                value = log_partition_estimate(model, double._solve(starts)), error
             else:
                 seed = int(self.random_state) if isinstance(self.random_state, Integral) else 0
                 data = nearest_states(double.visible_, starts)
@@ -403,7 +403,7 @@ class LayeredMachine(
         """
         machine, scaling = self._centred()
         solved = machine._solve(machine.starts_ if X is None else self._dense_data(X))
-        solved = distinct_solutions(solved, merge_tol)
+        solved = distinct_solutions(machine.visible_, solved, merge_tol)
         visible = scaling.values(solved.visible, self.model_.dtype)
         logs = solved.log_partition + self._log_factor()
         return solved._replace(visible=visible, log_partition=logs, free_energy=-logs)
@@ -497,7 +497,7 @@ class LayeredMachine(
     def _phases(self):
         """Return the distinct mean-field solutions of the model that have finite log-partitions."""
         solutions = self._solve(self.starts_)
-        rows = distinct(solutions)[0]
+        rows = distinct(self.visible_, solutions)[0]
         rows = rows[np.isfinite(solutions.log_partition[rows])]
         mean, b, a = ((part[0][rows],) for part in (solutions.mean, solutions.b, solutions.a))
         return replace(solutions, mean=mean, b=b, a=a, log_partition=solutions.log_partition[rows])
@@ -515,7 +515,9 @@ class LayeredMachine(
         solutions = self._solve(starts, clamp=seen, log_partition=shape[1] > 1)
         logs = np.zeros(len(starts)) if solutions.log_partition is None else solutions.log_partition
         by_row = (part.reshape(shape[:2]) for part in (logs, solutions.converged))
-        mean, converged = average_of_phases(solutions.mean[0].reshape(shape), *by_row)
+        compared = without_dimension(prior, solutions.mean[0], solutions.var[0])[0]
+        means = (part.reshape(shape) for part in (solutions.mean[0], compared))
+        mean, converged = average_of_phases(*means, *by_row)
         return np.where(missing[:, 0], mean, X), converged
 
     def denoise(

@@ -226,7 +226,7 @@ def _mixture_of_layers(options, model, fields, n_rows):
 
         return solve, partial(starts_of_layers, units)
 
-    result, stable = mixtures(options, n_rows, of_row)
+    result, stable = mixtures(options, model.visible, n_rows, of_row)
     return _checked(options, result, model, fields, stable)
 
 

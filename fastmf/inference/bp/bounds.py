@@ -195,7 +195,7 @@ def _below(model, starts, row):
     """Return the largest variational bound, the estimate, and the sum of absolute terms."""
     solved, _, bounds, sizes = bounded_products(tap, model, starts, Tilt(*row[:3]), row[3])
     best = bounds.argmax()
-    rows, _ = distinct(replace(solved, log_partition=bounds[:-1]))
+    rows, _ = distinct(model.layers[0], replace(solved, log_partition=bounds[:-1]))
     estimate = np.logaddexp.reduce(bounds[:-1][rows])
     return bounds[best], estimate, sizes[best]
 

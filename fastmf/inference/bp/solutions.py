@@ -37,7 +37,7 @@ def mixture_of_checks(solve, options, model, **tilts):
     return solve(options, model, **tilts)
 
 
-def mixtures(options, n_rows, of_row):
+def mixtures(options, prior, n_rows, of_row):
     """Return the `Beliefs` of mixtures of fixed points, and whether each row has a stable one.
 
     of_row(k) returns functions solve(options, messages), which solves row k from several messages,
@@ -54,7 +54,7 @@ def mixtures(options, n_rows, of_row):
     for k in range(n_rows or 1):
         solve, starts = of_row(k)
         solves = partial(solve, first), partial(solve, last)
-        mixed, solutions, stable = mixed_row(*solves, starts(options.n_starts, rng), move)
+        mixed, solutions, stable = mixed_row(prior, *solves, starts(options.n_starts, rng), move)
         rows.append((mixed, solutions._replace(fixed_points=None), stable))
     result, stable = joined_rows(rows, n_rows is None)
     if options.pairwise == "mean" and n_rows is not None:

@@ -87,20 +87,20 @@ def _checked_rows(model, X):
     return X
 
 
-def log_partition_estimate(solutions, how="log_sum_exp", *, model=None, order=2):
+def log_partition_estimate(model, solutions, how="log_sum_exp", order=None):
     """Estimate the log-partition of a model from its mean-field solutions.
 
-    "log_sum_exp" counts each distinct solution as a phase; with a model, solutions without a
+    "log_sum_exp" counts each distinct solution as a phase; with an order, solutions without a
     barrier between them count once (`phases`). "mean" averages, as Tramel et al. (2018) do.
     """
     if how not in ESTIMATES:
         raise ValueError(
             f"the estimate of the log-partition must be one of {ESTIMATES}, got {how!r}."
         )
-    if model is not None and how == "log_sum_exp":
+    if order is not None and how == "log_sum_exp":
         _, values = phases(model, solutions, order)
         return float(np.logaddexp.reduce(values)) if len(values) else np.inf
-    rows, _ = distinct(solutions)
+    rows, _ = distinct(model.layers[0], solutions)
     values = np.asarray(solutions.log_partition, dtype=np.float64)[rows]
     values = values[np.isfinite(values)]
     if not len(values):

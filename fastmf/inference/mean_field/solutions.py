@@ -27,7 +27,8 @@ from fastmf.inference.mean_field._layouts import drawn_starts, layout_of_checks,
 from fastmf.models.boltzmann import check_machine
 from fastmf.models.layered import Layered
 from fastmf.priors._groups import column_is_group, column_sizes, groups, has_groups
-from fastmf.priors._queries import extreme_starts, has_many_values
+from fastmf.priors._protocol import by_parts
+from fastmf.priors._queries import bounds, extreme_starts, has_many_values, is_discrete
 
 # Number of single units, and of averages over ranges of units, in the keys of `merge`.
 KEY_UNITS = 8
@@ -117,7 +118,7 @@ class Solutions(NamedTuple):
         )
 
 
-def distinct_solutions(reached, merge_tol=1e-2, usable=None):
+def distinct_solutions(prior, reached, merge_tol=1e-2, usable=None):
     """Select the distinct fixed points among all, or the `usable`, rows; None without any."""
     members = np.full(len(reached.log_partition), -1)
     rows_used = slice(None)
@@ -126,7 +127,7 @@ def distinct_solutions(reached, merge_tol=1e-2, usable=None):
         if not len(rows_used):
             return None
         reached = some_rows(reached, rows_used)
-    rows, members[rows_used] = distinct(reached, merge_tol)
+    rows, members[rows_used] = distinct(prior, reached, merge_tol)
     points = some_rows(reached, rows)
     visible, *hidden = points.mean if isinstance(points.mean, tuple) else (points.mean,)
     return Solutions(
@@ -140,12 +141,23 @@ def distinct_solutions(reached, merge_tol=1e-2, usable=None):
     )
 
 
-def distinct(reached, merge_tol=1e-2):
+def without_dimension(prior, mean, var):
+    """Divide moments of real units by the range, or largest standard deviation, of each unit."""
+    if is_discrete(prior):
+        return mean, var
+    width = np.diff(bounds(prior), axis=0)[0]
+    deviation = np.sqrt(np.max(var, axis=0, initial=0, where=np.isfinite(var)))
+    unit = np.where(np.isfinite(width), width, np.where(deviation > 0, deviation, 1))
+    parts = by_parts(prior, unit)
+    unit = np.concatenate([x**0 if is_discrete(part) else x for part, x in parts])
+    return mean / unit, var / unit**2
+
+
+def distinct(prior, reached, merge_tol=1e-2):
     """Return the rows of distinct fixed points, largest log-partition first, and all members."""
     order = np.argsort(-np.asarray(reached.log_partition), kind="stable")
-    means, var = (
-        part[0] if isinstance(part, tuple) else part for part in (reached.mean, reached.var)
-    )
+    first = (part[0] if isinstance(part, tuple) else part for part in (reached.mean, reached.var))
+    means, var = without_dimension(prior, *first)
     rows, members = merge(means, order, merge_tol)
     # The mean of a two-valued unit determines its variance. Solutions with other units, such as
     # those symmetric about zero, may have equal means and different variances.
@@ -164,7 +176,7 @@ def phases(model, reached, order=2, merge_tol=1e-2):
     by log 2; so a solution has its full weight only if there is a barrier. It is measured on the
     straight line between the tilts of two solutions: other paths may have lower barriers.
     """
-    rows, _ = distinct(reached, merge_tol)
+    rows, _ = distinct(model.layers[0], reached, merge_tol)
     log_weights = np.asarray(reached.log_partition, dtype=np.float64)[rows]
     finite = np.isfinite(log_weights)
     rows, log_weights = rows[finite], log_weights[finite]
@@ -350,7 +362,8 @@ def mixture(solver, model, n_starts=20, *, rng=0, **options):
     rows, move = [], partial(_moved, rng)
     for k in range(n_rows or 1):
         solve = partial(solver, model, **options | {name: _row(x, k) for name, x in tilts.items()})
-        rows.append(mixed_row(solve, solve, _starts(model, n_starts, rng), move))
+        starts = _starts(model, n_starts, rng)
+        rows.append(mixed_row(model.layers[0], solve, solve, starts, move))
     answer, stable = joined_rows(rows, n_rows is None)
     layout = layout_of_checks(model)
     tilt = start_and_tilt(model, layout, None, *(tilts.get(name) for name in TILTS))[1]
@@ -371,21 +384,22 @@ def _row(x, k):
     return x if np.ndim(x) < 2 else x[min(k, len(x) - 1)]
 
 
-def mixed_row(solve, solve_again, starts, move):
+def mixed_row(prior, solve, solve_again, starts, move):
     """Return the mixture of a row, its `Solutions`, and whether one of them is stable.
 
     The solutions reached from `starts` are perturbed by `move` and solved again.
     """
-    reached = _stable(solve(starts))
+    reached = _stable(prior, solve(starts))
     if reached is not None:
         ends = solve_again(move(reached.fixed_points))
         # Prefer fixed points that are stable without damping.
-        stable = _stable(ends, getattr(ends, "damping", 0) == 0) or _stable(ends)
+        undamped = getattr(ends, "damping", 0) == 0
+        stable = _stable(prior, ends, undamped) or _stable(prior, ends)
         if stable is not None:
             members = np.where(reached.members < 0, -1, stable.members[reached.members])
             stable = stable._replace(members=members)
             return _mixture(stable), stable, True
-    only = distinct_solutions(solve_again(starts[:1]))
+    only = distinct_solutions(prior, solve_again(starts[:1]))
     only = only._replace(members=np.full(len(starts), -1))
     return _mixture(only), only, False
 
@@ -417,10 +431,10 @@ def _by_layers(function, *parts):
     return tuple(map(function, *parts)) if isinstance(parts[0], tuple) else function(*parts)
 
 
-def _stable(ends, usable=True):
+def _stable(prior, ends, usable=True):
     """Return the `Solutions` among converged, usable rows, None without any."""
     usable = usable & ends.converged & np.isfinite(ends.log_partition)
-    return distinct_solutions(ends, usable=usable)
+    return distinct_solutions(prior, ends, usable=usable)
 
 
 def _mixture(solutions):

@@ -182,13 +182,16 @@ def _log_likelihoods(prior, X, solutions):
     return total
 
 
-def average_of_phases(means, log_partition, converged, merge_tol=1e-2):
-    """Average the distinct solutions of each row, weighted as separate phases."""
+def average_of_phases(means, compared, log_partition, converged, merge_tol=1e-2):
+    """Average the distinct solutions of each row, weighted as separate phases.
+
+    Solutions are distinct if they differ in `compared`, their means `without_dimension`.
+    """
     any_converged = converged.any(1)
     counts = (converged | ~any_converged[:, None]) & np.isfinite(log_partition)
     for k in range(means.shape[1]):
         for earlier in range(k):
-            is_equal = abs(means[:, k] - means[:, earlier]).max(1) <= merge_tol
+            is_equal = abs(compared[:, k] - compared[:, earlier]).max(1) <= merge_tol
             counts[:, k] &= ~(is_equal & counts[:, earlier])
     nothing = ~counts.any(1)
     counts[nothing] = True

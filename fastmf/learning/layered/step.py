@@ -128,7 +128,7 @@ class LayeredSteps(trainer.Steps):
         data = with_means(model.layers[0], data) if is_incomplete(data) else data
         if not all(map(can_sample, model.layers)):
             solutions = collapsed_tap(model, data, order=order, n_threads=self.n_threads)
-            return log_partition_estimate(solutions, model=model, order=order)
+            return log_partition_estimate(model, solutions, order=order)
         data = np.resize(data, (max(len(data), MIN_ANNEALED), data.shape[1]))
         # The base has the means of the data, and random numbers are the same in each epoch: errors
         # are negligible while couplings are weak, and 0.1 to 0.2 nats later.

@@ -270,6 +270,19 @@ def test_results_do_not_depend_on_the_origin_of_columns(sizes, bound, tmp_path):
         np.testing.assert_allclose(far, near, atol=1e-4)
 
 
+@pytest.mark.parametrize("unit", [1.0, 1e-5, 1e5])
+def test_phases_are_told_apart_in_any_unit_of_measurement(unit):
+    """An observed value that leaves two phases, against sums over the hidden states."""
+    visible = mf.TruncatedGaussian(np.zeros(12), 0.01 / unit**2, -unit, unit)
+    model = mf.RBM(np.full((12, 12), 0.25 / unit), visible, mf.Ising(np.full(12, 0.002)))
+    X = unit * RNG.uniform(0, 1, (40, 12)) * np.resize([1, -1], (40, 1))
+    machine = mf.GeneralizedRBM(init=model, n_epochs=0, random_state=0).fit(X)
+    row = np.append(0.05 * unit, np.full(11, np.nan))[None]
+    exact, means = (machine.impute(row, method=name) / unit for name in ("exact", "tap"))
+    assert exact[0, 1] < 0.5
+    np.testing.assert_allclose(means, exact, atol=0.02)
+
+
 def test_means_of_binary_units_beside_missing_values():
     X = lacking(np.clip(TRAIN[:60] * 0.9, 0, 1), 0.2)
     for gradient in ("exact", "tap", "pcd"):

@@ -15,6 +15,8 @@ from fastmf.inference.mean_field.solutions import (
     phases,
 )
 
+UNIT = mf.Bernoulli(np.zeros(1))
+
 
 def some_solutions(means, log_partition):
     means = np.array(means, dtype=float)
@@ -56,10 +58,10 @@ def test_merge_is_what_its_definition_says(n_units, dtype):
 
 def test_distinct_solutions_are_ordered_by_log_partition():
     reached = some_solutions([[0], [1], [0], [0.5]], [1.0, 3.0, 1.0, 2.0])
-    rows, members = distinct(reached)
+    rows, members = distinct(UNIT, reached)
     assert rows.tolist() == [1, 3, 0]
     assert members.tolist() == [2, 0, 2, 1]
-    found = distinct_solutions(reached)
+    found = distinct_solutions(UNIT, reached)
     assert found.counts.tolist() == [1, 1, 2]
     np.testing.assert_allclose(found.weights, np.exp([3, 2, 1]) / np.exp([3, 2, 1]).sum())
     assert repr(found).startswith("Solutions(3 distinct ones from 4 starts, ")
@@ -90,7 +92,7 @@ def test_solutions_of_a_fully_visible_machine():
 
 def test_weights_are_numbers_even_if_no_solution_exists():
     for logs, expected in (([-np.inf] * 2, [0, 0]), ([3.0, -np.inf], [1, 0])):
-        found = distinct_solutions(some_solutions([[0.0, 0.0], [1.0, 1.0]], logs))
+        found = distinct_solutions(UNIT, some_solutions([[0.0, 0.0], [1.0, 1.0]], logs))
         np.testing.assert_array_equal(found.weights, expected)
 
 
@@ -128,7 +130,7 @@ def test_iterations_that_have_not_converged_to_the_end_are_one_phase():
     model, _ = spins(0.1)
     starts = np.random.default_rng(0).choice([-1.0, 1.0], (30, 9))
     reached, end = mf.tap(model, starts, tol=0.03), mf.tap(model, starts)
-    assert len(distinct(reached, 1e-3)[0]) > 3 and len(distinct(end, 1e-3)[0]) == 1
+    assert [len(distinct(model.visible, x, 1e-3)[0]) > 3 for x in (reached, end)] == [True, False]
     _, log_weights = phases(model, reached, merge_tol=1e-3)
     assert np.logaddexp.reduce(log_weights) == pytest.approx(end.log_partition[0], abs=0.05)
 
@@ -180,7 +182,7 @@ def test_solutions_of_equal_means_and_different_variances_are_distinct():
     zero, bound = np.zeros(n), np.full(n, 3.0)
     model = mf.BoltzmannMachine(couplings, mf.TruncatedGaussian(zero, zero + 1, -bound, bound))
     start = np.zeros((3, n)), np.stack([zero + 0.1, zero + 0.2, zero + 8])
-    found = distinct_solutions(mf.tap(model, start, max_iter=5000))
+    found = distinct_solutions(model.prior, mf.tap(model, start, max_iter=5000))
     assert found.converged.all() and (found.visible == 0).all()
     expected, x = [], np.linspace(-3, 3, 6_001)
     for v in (0.1, 8.0):
@@ -191,6 +193,24 @@ def test_solutions_of_equal_means_and_different_variances_are_distinct():
         expected.append(n * np.log(np.trapezoid(weight, x)) + pairs)
     np.testing.assert_allclose(found.log_partition, expected[::-1], rtol=1e-6)
     np.testing.assert_array_equal(found.counts, [1, 2])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("unit, mean", [(1e-5, 0.0), (1e5, 40.0)])
+@pytest.mark.parametrize("bounded", [True, False])
+def test_phases_of_real_units_do_not_depend_on_the_unit_of_measurement(dtype, unit, mean, bounded):
+    """Real units of the range or standard deviation `unit`, against sums over the other layer."""
+    weights = np.random.default_rng(0).uniform(0.9, 1.1, (10, 10)) * (0.3 if bounded else 0.15)
+    precision, bounds = np.full(10, 0.01 if bounded else 1.0), np.array([[-1.0], [1.0]])
+    scaled = mean * precision / unit, precision / unit**2
+    limits = (mean + bounds) * unit * np.ones(10)
+    visible = mf.TruncatedGaussian(*scaled, *limits) if bounded else mf.Gaussian(*scaled)
+    hidden = mf.Ising((0.004 - mean * weights.sum(0)).astype(dtype))
+    model = mf.RBM((weights / unit).astype(dtype), visible, hidden)
+    result, exact = mf.mixture(mf.tap, model), mf.exact(model)
+    assert len(result.solutions.weights) == len(solutions(model, 20).weights) == 2
+    assert result.log_partition == pytest.approx(exact.log_partition, abs=0.02)
+    np.testing.assert_allclose(result.mean[0], exact.mean[0], atol=0.01 * unit)
 
 
 # --- TAP from several starts, against enumeration -------------------------------------------------

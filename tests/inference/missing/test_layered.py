@@ -139,7 +139,7 @@ def test_solutions_are_averaged_as_phases():
     logs = np.log([[3.0, 1, 3], [2, 2, 4], [1, 1, np.inf]])
     converged = np.array([[True, True, True], [True, True, False], [False, False, False]])
     logs[2, 2] = np.inf
-    mean, any_converged = average_of_phases(means, logs, converged)
+    mean, any_converged = average_of_phases(means, means, logs, converged)
     np.testing.assert_allclose(mean, [[0.75, 0.75], [0.5, 0.5], [0.5, 0.5]])
     np.testing.assert_array_equal(any_converged, [True, True, False])
 

@@ -61,7 +61,7 @@ def propagate_units(options, units, init=None):
     """Solve checked `GraphUnits`, and return their `GraphBeliefs`."""
     n_rows, probability, is_sum = units.n_rows, None, options.algorithm == "sum"
     if is_sum and options.n_starts is not None:
-        result, stable = mixtures(options, n_rows, partial(_row_of, units))
+        result, stable = mixtures(options, units.model.prior, n_rows, partial(_row_of, units))
         result.__dict__["_radius"] = partial(spectral_radius, units)
         return with_check(result, question_of(units, stable=stable))
     if init is not None:
