@@ -11,7 +11,7 @@ from fastmf._common.arguments import count, number
 from fastmf._common.warning import warn_user
 from fastmf._threads.workers import one_blas_thread
 from fastmf.learning.training.ascent import options_of
-from fastmf.learning.training.trainer import Checkpoint, train
+from fastmf.learning.training.trainer import Checkpoint, resampled_rows, train
 
 
 def seed_of(random_state):
@@ -35,13 +35,15 @@ def generator_of(random_state):
     return np.random.default_rng(drawn_seed(random_state))
 
 
-def split(n_rows, seed):
-    """Return indices of training rows, and of a tenth of the rows for early stopping."""
+def split(n_rows, seed, weights=None):
+    """Return indices of training rows, and of a tenth of the rows, resampled by their weights."""
     n = max(1, round(0.1 * n_rows))
     if n >= n_rows:
         raise ValueError(f"early_stopping needs more than {n_rows} sample to set some aside.")
     order = np.random.default_rng([seed, 0, 2]).permutation(n_rows)
-    return order[n:], order[:n]
+    held_out = order[:n]
+    drawn = slice(None) if weights is None else resampled_rows(weights[held_out], n, 0.5)
+    return order[n:], held_out[drawn]
 
 
 def settings_of(estimator, class_, **overrides):

@@ -238,7 +238,7 @@ class Learning:
         if validation_data is not None:
             validation = self._given(validation_data, missing=True, model=first)
         elif self.early_stopping:
-            rows, held_out = runs.split(raw.shape[0], seed or 0)
+            rows, held_out = runs.split(raw.shape[0], seed or 0, weights)
             validation, raw = raw[held_out], raw[rows]
             weights = weights if weights is None else weights[rows]
             scaled = scaled[rows]

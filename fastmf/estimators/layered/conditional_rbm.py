@@ -160,7 +160,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
             X_v = self._features(validation_data[0], X.dtype)
             validation = self._labels(validation_data[1], X_v, Y.shape[1]), X_v
         elif self.early_stopping:
-            rows, held_out = runs.split(len(Y), seed or 0)
+            rows, held_out = runs.split(len(Y), seed or 0, weights)
             X, Y, validation = X[rows], Y[rows], (Y[held_out], X[held_out])
             weights = weights if weights is None else weights[rows]
         model = self._initial_model(X, Y, seed or 0)

@@ -280,17 +280,19 @@ def test_likelihoods_of_epochs_are_weighted_averages(visible, gradient):
         assert found == pytest.approx(expected, abs=1e-6)
 
 
-def test_rows_of_little_weight_hardly_count_among_those_that_are_monitored():
-    X = np.r_[np.zeros((990, 3)), np.ones((10, 3))]
-    weights = np.r_[np.full(990, 1e-6), np.full(10, 1e6)]
+@pytest.mark.parametrize(("name", "n"), [("", 10), ("validation_", 500)])
+def test_rows_of_little_weight_hardly_count_among_those_that_are_monitored(name, n):
+    X = np.r_[np.zeros((1000 - n, 3)), np.ones((n, 3))]
+    weights = np.r_[np.full(1000 - n, 1e-6), np.full(n, 1e6)]
     units = mf.Bernoulli(np.full(3, 2.0)), mf.Bernoulli(np.zeros(1))
     options = {"init": mf.RBM(np.zeros((3, 1)), *units), "learning_rate": 0.0, "n_epochs": 1}
-    machine = mf.GeneralizedRBM(gradient="tap", random_state=0, **options)
+    options |= {"early_stopping": bool(name), "random_state": 0}
+    machine = mf.GeneralizedRBM(gradient="tap", **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         machine.fit(X, sample_weight=weights)
     expected = -3 * np.log1p(np.exp(-2.0)) / 4  # nats per unit of a row of ones
-    assert machine.history_["log_likelihood"][0] == pytest.approx(expected, rel=1e-6)
+    assert machine.history_[f"{name}log_likelihood"][0] == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize(
