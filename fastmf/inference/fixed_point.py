@@ -69,8 +69,8 @@ class FixedPoint:
         to `tol`, or by the last change if the row has not converged.
     log_partition : float, array or None
         Minus the approximate free energy at this state; for rows with clamped units, of the
-        model conditioned on them. Never NaN: -inf if the row diverged, or if units are clamped
-        outside their support. None if it was not computed.
+        model with these units fixed. Never NaN: -inf if the row diverged. None if it was not
+        computed.
     converged : bool or array
         Whether means, variances and log-partition belong to a fixed point: see the notes.
     n_iter : int or array

@@ -403,13 +403,13 @@ class Network:
         Parameters
         ----------
         inclusion_probability : float or None
-            Prior probability that a pair is coupled. None: the value that maximises the evidence
-            times a uniform prior.
+            Prior probability that a pair is coupled. None: the mode, in log-odds, of its posterior
+            for a uniform prior.
         scale : float or None
             Prior standard deviation (or scale of the Cauchy slab) of non-zero couplings in {0, 1}
             coding, where couplings of binary units are log-odds ratios; for Potts machines, of the
-            log-odds ratios of two states of either position. None: the value that maximises the
-            evidence times a log-normal prior (median 1, deviation 1).
+            log-odds ratios of two states of either position. None: the mode, in its logarithm, of
+            its posterior for a log-normal prior (median 1, deviation 1).
         slab : {"gaussian", "cauchy"}
             Prior of couplings that are not zero.
         errors : {"sandwich", "naive"}
