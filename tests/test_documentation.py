@@ -69,12 +69,16 @@ def test_the_code_of_a_page_runs(page):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_the_examples_of_the_quickstart_find_what_they_say():
-    names = names_of(DOCS / "quickstart.md")
-    assert set(names["model"].inclusion_probability_.argsort()[-2:]) == {3, 7}
-    couplings = abs(names["machine"].couplings_)
-    neighbours = couplings.diagonal(1)
-    assert neighbours.min() > 4 * (couplings.sum() / 2 - neighbours.sum()) / 10
+def test_the_quickstart_prints_what_it_says(capsys):
+    text, names = (DOCS / "quickstart.md").read_text(encoding="utf-8"), {}
+    numbers = re.compile(r"-?\d+\.?[\de-]*").findall
+    for kind, block in re.findall(r"^```(python|text)\n(.*?)^```", text, re.S | re.M):
+        if kind == "python":
+            exec(block, names)
+            printed = capsys.readouterr().out
+        else:
+            right = pytest.approx([float(x) for x in numbers(block)], rel=0.02, abs=1e-6)
+            assert [float(x) for x in numbers(printed)] == right
 
 
 @pytest.mark.slow
