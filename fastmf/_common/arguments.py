@@ -51,6 +51,7 @@ def number(name, value, low, high, *, below=False):
 
 def doubles(name, value):
     """Convert `value` to an array of float64; raise a ValueError if an integer is too large."""
+    value = unmasked(name, value) if np.ma.isMaskedArray(value) else value
     try:
         return np.asarray(value, np.float64)
     except OverflowError:

@@ -89,6 +89,8 @@ def test_names_of_a_feature_without_correlations():
         ({"R": 2 * np.eye(40)}, "R must have ones on its diagonal"),
         ({"R": np.triu(np.ones((40, 40)))}, "R must be symmetric"),
         ({"R": np.full((40, 40), np.nan)}, "R must be finite"),
+        ({"z": np.ma.masked_greater(np.arange(40.0), 8)}, "z must have no masked entries"),
+        ({"R": np.ma.masked_equal(np.eye(40), 0)}, "R must have no masked entries"),
         ({"n": 2}, "n must be a number of rows"),
         ({"n": np.arange(40) + 100}, "got 100 for feature 0 and 139 for feature 39: leave"),
     ],
