@@ -51,9 +51,8 @@ def number(name, value, low, high, *, below=False):
 
 def doubles(name, value):
     """Convert `value` to an array of float64; raise a ValueError if an integer is too large."""
-    value = unmasked(name, value) if np.ma.isMaskedArray(value) else value
     try:
-        return np.asarray(value, np.float64)
+        return np.asarray(unmasked(name, value) if np.ma.isMaskedArray(value) else value, float)
     except OverflowError:
         raise ValueError(f"{name} must be below 1.8e308 in size, got a larger number.") from None
 

@@ -27,9 +27,9 @@ def solutions(model, starts=1000, *, solver="tap", merge_tol=1e-2, **options):
         Adaptive TAP converges in spin glasses below their critical temperature, where TAP does not
         converge, or has wrong solutions.
     merge_tol : float, default 1e-2
-        Solutions are merged if no mean of the first layer differs by more, and no variance by more
-        than twice this value (relative to the variance if that exceeds 1). Real units are first
-        divided by their range, or standard deviation if they are unbounded.
+        Largest difference of means, and of half the variances (relative to variances above 1), of
+        equal solutions in the first layer. Real units are first divided by their range, or by their
+        standard deviation if they are unbounded.
     **options
         Options of the solver, such as tol, max_iter, n_threads, rng, and order of `tap`.
 

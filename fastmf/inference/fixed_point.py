@@ -68,9 +68,8 @@ class FixedPoint:
         damped or accelerated by momentum, this is exact for the variances; the means differ by up
         to `tol`, or by the last change if the row has not converged.
     log_partition : float, array or None
-        Minus the approximate free energy at this state; for rows with clamped units, of the
-        model with these units fixed. Never NaN: -inf if the row diverged. None if it was not
-        computed.
+        Minus the approximate free energy at this state, with clamped units fixed. Never NaN:
+        -inf if the row diverged. None if it was not computed.
     converged : bool or array
         Whether means, variances and log-partition belong to a fixed point: see the notes.
     n_iter : int or array

@@ -11,7 +11,6 @@ is the mean of the visible units of the tilted model.
 """
 
 from copy import copy
-from dataclasses import replace
 from numbers import Integral
 
 import numpy as np
@@ -29,6 +28,7 @@ from fastmf.estimators.common.reports import coded_frame, decoded_frame, feature
 from fastmf.estimators.layered._learning import Learning, given_layers, hidden_prior, visible_prior
 from fastmf.evaluation.denoising import nearest_rows
 from fastmf.evaluation.log_partition import estimated_log_partition
+from fastmf.inference.fixed_point import some_rows
 from fastmf.inference.mean_field.gaussian_layers import collapsed_tap
 from fastmf.inference.mean_field.likelihood import ESTIMATES, log_partition_estimate, posterior
 from fastmf.inference.mean_field.lower_bound import lacking, lower_bound, starts_at
@@ -388,7 +388,7 @@ class LayeredMachine(
         X : array of shape (n_starts, n_features) or None
             Starts of the iterations; None: `starts_`.
         merge_tol : float
-            Solutions are merged if no visible mean differs by more.
+            As in `fastmf.evaluation.solutions`.
 
         Returns
         -------
@@ -499,8 +499,7 @@ class LayeredMachine(
         solutions = self._solve(self.starts_)
         rows = distinct(self.visible_, solutions)[0]
         rows = rows[np.isfinite(solutions.log_partition[rows])]
-        mean, b, a = ((part[0][rows],) for part in (solutions.mean, solutions.b, solutions.a))
-        return replace(solutions, mean=mean, b=b, a=a, log_partition=solutions.log_partition[rows])
+        return some_rows(solutions, rows)
 
     def _average_of_solutions(self, X, phases, n_starts):
         """Return the weighted mean of each row's solutions, and whether one has converged."""
@@ -574,12 +573,10 @@ class LayeredMachine(
         starts = denoising_starts(Y, machine.pointwise_, candidates, n_starts, b, a, rng)
         b, a = (x if x is None else np.repeat(x, n_starts, axis=0) for x in (b, a))
         solutions = machine._solve(starts, field=b, precision=a, log_partition=False)
-        averaged = solutions.converged.reshape(len(Y), n_starts)
-        converged = averaged.any(1)
+        means, by_row = solutions.mean[0].reshape(len(Y), n_starts, -1), (len(Y), n_starts)
+        all_solutions = means, means, np.zeros(by_row), solutions.converged.reshape(by_row)
+        mean, converged = average_of_phases(*all_solutions, merge_tol=-1)  # equal weights
         runs.warn_unless_converged(converged)
-        averaged = averaged | ~converged[:, None]  # average all if none has converged
-        weights = (averaged / averaged.sum(1, keepdims=True)).astype(Y.dtype)
-        mean = np.einsum("rs,rsu->ru", weights, solutions.mean[0].reshape(len(Y), n_starts, -1))
         return scaling.values(mean, self.model_.dtype)
 
     # --- samples ----------------------------------------------------------------------------------

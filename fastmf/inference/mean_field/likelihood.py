@@ -30,7 +30,7 @@ def log_likelihood(model, X, log_partition, **options):
         the upper value; the result is then at most the average log-likelihood of rows drawn with
         these probabilities. Categorical units: labels, or probabilities of the states.
     log_partition : float
-        Log-partition of the model, for instance from `log_partition_estimate`.
+        Log-partition of the model, for instance from `annealed_importance_sampling`.
     **options
         Options of `tap`, for the hidden layers of a DBM given data; the units of an RBM are summed
         exactly.
@@ -90,19 +90,15 @@ def _checked_rows(model, X):
 def log_partition_estimate(model, solutions, how="log_sum_exp", order=None):
     """Estimate the log-partition of a model from its mean-field solutions.
 
-    "log_sum_exp" counts each distinct solution as a phase; with an order, solutions without a
-    barrier between them count once (`phases`). "mean" averages, as Tramel et al. (2018) do.
+    "log_sum_exp" counts distinct solutions as phases; with an order, all without barriers count
+    once (`phases`). "mean" averages, as Tramel et al. (2018) do.
     """
-    if how not in ESTIMATES:
-        raise ValueError(
-            f"the estimate of the log-partition must be one of {ESTIMATES}, got {how!r}."
-        )
     if order is not None and how == "log_sum_exp":
         _, values = phases(model, solutions, order)
-        return float(np.logaddexp.reduce(values)) if len(values) else np.inf
-    rows, _ = distinct(model.layers[0], solutions)
-    values = np.asarray(solutions.log_partition, dtype=np.float64)[rows]
-    values = values[np.isfinite(values)]
+    else:
+        rows, _ = distinct(model.layers[0], solutions)
+        values = np.asarray(solutions.log_partition, dtype=np.float64)[rows]
+        values = values[np.isfinite(values)]
     if not len(values):
         return np.inf
     return float(values.mean() if how == "mean" else np.logaddexp.reduce(values))

@@ -25,6 +25,7 @@ from fastmf.inference.fixed_point import (
 )
 from fastmf.inference.mean_field._layouts import drawn_starts, layout_of_checks, start_and_tilt
 from fastmf.models.boltzmann import check_machine
+from fastmf.models.exact import normalized
 from fastmf.models.layered import Layered
 from fastmf.priors._groups import column_is_group, column_sizes, groups, has_groups
 from fastmf.priors._protocol import by_parts
@@ -93,17 +94,10 @@ class Solutions(NamedTuple):
 
     @property
     def weights(self):
-        """Probability of each solution as a separate phase: exp(log_partition), normalised.
-
-        Zeros if no log-partition is finite.
-        """
+        """Normalised weights exp(log_partition) of phases; zeros if no log-partition is finite."""
         # `log_partition` loses digits if columns of data are far from zero.
         logs = (self.fixed_points or self).log_partition
-        top = logs.max()
-        if top == -np.inf:
-            return np.zeros(len(logs))
-        weights = np.exp(logs - top)
-        return weights / weights.sum()
+        return normalized(logs)[1] if logs.max() > -np.inf else np.zeros(len(logs))
 
     def as_frame(self):
         """Return a row for each solution, with weights and counts of starts, as a data frame."""
@@ -147,9 +141,9 @@ def without_dimension(prior, mean, var):
         return mean, var
     width = np.diff(bounds(prior), axis=0)[0]
     deviation = np.sqrt(np.max(var, axis=0, initial=0, where=np.isfinite(var)))
-    unit = np.where(np.isfinite(width), width, np.where(deviation > 0, deviation, 1))
-    parts = by_parts(prior, unit)
-    unit = np.concatenate([x**0 if is_discrete(part) else x for part, x in parts])
+    parts = by_parts(prior, np.where(np.isfinite(width), width, deviation))
+    unit = np.concatenate([0 * x if is_discrete(part) else x for part, x in parts])
+    unit[unit == 0] = 1
     return mean / unit, var / unit**2
 
 
@@ -362,8 +356,7 @@ def mixture(solver, model, n_starts=20, *, rng=0, **options):
     rows, move = [], partial(_moved, rng)
     for k in range(n_rows or 1):
         solve = partial(solver, model, **options | {name: _row(x, k) for name, x in tilts.items()})
-        starts = _starts(model, n_starts, rng)
-        rows.append(mixed_row(model.layers[0], solve, solve, starts, move))
+        rows.append(mixed_row(model.layers[0], solve, solve, _starts(model, n_starts, rng), move))
     answer, stable = joined_rows(rows, n_rows is None)
     layout = layout_of_checks(model)
     tilt = start_and_tilt(model, layout, None, *(tilts.get(name) for name in TILTS))[1]
@@ -393,8 +386,7 @@ def mixed_row(prior, solve, solve_again, starts, move):
     if reached is not None:
         ends = solve_again(move(reached.fixed_points))
         # Prefer fixed points that are stable without damping.
-        undamped = getattr(ends, "damping", 0) == 0
-        stable = _stable(prior, ends, undamped) or _stable(prior, ends)
+        stable = _stable(prior, ends, getattr(ends, "damping", 0) == 0) or _stable(prior, ends)
         if stable is not None:
             members = np.where(reached.members < 0, -1, stable.members[reached.members])
             stable = stable._replace(members=members)
@@ -407,9 +399,7 @@ def mixed_row(prior, solve, solve_again, starts, move):
 def joined_rows(rows, single):
     """Join rows of `mixed_row` to a `FixedPoint`, and list whether each has a stable solution."""
     parts, solutions, stable = zip(*rows, strict=True)
-    answer = stacked(*parts)
-    if single:
-        answer = some_rows(answer, 0)
+    answer = some_rows(stacked(*parts), 0 if single else slice(None))
     answer.__dict__["solutions"] = solutions[0] if single else list(solutions)
     return answer, list(stable)
 

@@ -183,10 +183,7 @@ def _log_likelihoods(prior, X, solutions):
 
 
 def average_of_phases(means, compared, log_partition, converged, merge_tol=1e-2):
-    """Average the distinct solutions of each row, weighted as separate phases.
-
-    Solutions are distinct if they differ in `compared`, their means `without_dimension`.
-    """
+    """Average the solutions of each row that differ in `compared`, weighted as separate phases."""
     any_converged = converged.any(1)
     counts = (converged | ~any_converged[:, None]) & np.isfinite(log_partition)
     for k in range(means.shape[1]):
