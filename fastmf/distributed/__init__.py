@@ -334,8 +334,8 @@ def fit(
     -----
     Visible units are initialised from the first rows (four million values), which also determine
     `starts_` and the default step size: rows should be in random order. Defaults and scores are
-    those for rows in memory, except that gradient "auto" uses "cd" instead of "pcd". If it selects
-    "exact", all rows are loaded into memory, at most 2^28 / n_components values.
+    those for rows in memory, but gradient "auto" uses "cd" instead of "pcd". If it selects "exact",
+    all rows are loaded, at most 2^28 / n_components values; "exact" itself has steps on batches.
 
     Examples
     --------
