@@ -64,10 +64,10 @@ def column_sums(X, function=None):
     function = function or (lambda x, columns: x)
     n_rows, n_columns = X.shape
     if is_sparse(X):
-        zero = function(np.zeros(1, X.dtype), slice(None)) + np.zeros(n_columns)
-        stored = np.bincount(X.indices, minlength=n_columns)
-        values = np.bincount(X.indices, function(X.data, X.indices), n_columns)
-        return (n_rows - stored) * zero + values
+        zero, entries = function(np.zeros(1, X.dtype), slice(None)), (np.ones(X.nnz), X.indices)
+        columns = scipy.sparse.csc_array((*entries, np.arange(X.nnz + 1)), (n_columns, X.nnz))
+        # An entry may have several values.
+        return ((n_rows - columns.sum(1)) * zero.T).T + columns @ function(X.data, X.indices)
     out = np.empty(n_columns)
     for columns in blocks(n_columns, X.size):
         out[columns] = np.sum(function(X[:, columns], columns), axis=0, dtype=np.float64)

@@ -43,6 +43,7 @@ UNITS = [
     (mf.Bernoulli(FIELD), REAL),
     (mf.Ising(FIELD), X),
     (mf.Binomial(FIELD, np.full(6, 3.0)), 3 * X),
+    (mf.Ordinal(np.outer(FIELD, np.arange(4))), 3 * X),
     (mf.Gaussian(FIELD, np.exp(FIELD)), REAL),
     (mf.TruncatedGaussian(FIELD, np.exp(FIELD), np.zeros(6), np.ones(6)), REAL),
     (mf.GaussBernoulli(FIELD, np.exp(FIELD), FIELD), REAL),

@@ -15,8 +15,6 @@ from fastmf.inference.mean_field.solutions import (
     phases,
 )
 
-UNIT = mf.Bernoulli(np.zeros(1))
-
 
 def some_solutions(means, log_partition):
     means = np.array(means, dtype=float)
@@ -58,10 +56,10 @@ def test_merge_is_what_its_definition_says(n_units, dtype):
 
 def test_distinct_solutions_are_ordered_by_log_partition():
     reached = some_solutions([[0], [1], [0], [0.5]], [1.0, 3.0, 1.0, 2.0])
-    rows, members = distinct(UNIT, reached)
+    rows, members = distinct(mf.Bernoulli([0.0]), reached)
     assert rows.tolist() == [1, 3, 0]
     assert members.tolist() == [2, 0, 2, 1]
-    found = distinct_solutions(UNIT, reached)
+    found = distinct_solutions(mf.Bernoulli([0.0]), reached)
     assert found.counts.tolist() == [1, 1, 2]
     np.testing.assert_allclose(found.weights, np.exp([3, 2, 1]) / np.exp([3, 2, 1]).sum())
     assert repr(found).startswith("Solutions(3 distinct ones from 4 starts, ")
@@ -85,7 +83,9 @@ def test_solutions_of_a_ferromagnet():
 
 def test_weights_are_numbers_even_if_no_solution_exists():
     for logs, expected in (([-np.inf] * 2, [0, 0]), ([3.0, -np.inf], [1, 0])):
-        found = distinct_solutions(UNIT, some_solutions([[0.0, 0.0], [1.0, 1.0]], logs))
+        found = distinct_solutions(
+            mf.Bernoulli([0.0]), some_solutions([[0.0, 0.0], [1.0, 1.0]], logs)
+        )
         np.testing.assert_array_equal(found.weights, expected)
 
 
