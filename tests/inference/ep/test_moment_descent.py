@@ -43,8 +43,9 @@ def test_the_derivative_of_a_step_is_that_of_the_energy(shape):
 
 
 @pytest.mark.parametrize("shape", [(30, 20), (20, 90)])
-def test_steps_without_levenbergs_term_are_newtons(shape):
+def test_steps_without_levenbergs_term_are_newtons(monkeypatch, shape):
     """Three steps of all units together, from near a parallel fixed point, end there."""
+    monkeypatch.setattr(moment_descent, "MIN_SQUARED_CORRELATION", -1.0)
     model = problem(*shape, inclusion_probability=0.2)[0]
     exact = mf.expectation_propagation(model, tol=1e-12)
     assert exact.converged
@@ -141,6 +142,17 @@ def test_active_units_are_those_most_correlated_with_all_others(monkeypatch):
     coupling = (covariance**2 / (var[:, None] * var)).sum(1)
     active = moment_descent.active_units(task, point)
     np.testing.assert_array_equal(active, np.sort(np.argsort(coupling)[-20:]))
+
+
+def test_active_units_are_all_that_are_correlated_and_no_others():
+    rng, n_free, n_tied = np.random.default_rng(0), 300, 250
+    X = rng.normal(size=(n_tied // 2, n_tied))
+    X = np.concatenate([np.zeros((len(X), n_free)), X], axis=1)
+    prior = mf.GaussBernoulli(np.zeros(n_free + n_tied), np.ones(n_free + n_tied), 0.0)
+    model = mf.SparseLinearModel(X, rng.normal(size=len(X)), 0.1, prior)
+    task, point = somewhere(model)
+    active = moment_descent.active_units(task, point)
+    np.testing.assert_array_equal(active, n_free + np.arange(n_tied))
 
 
 def test_classes_that_are_nearly_separable_converge_in_few_steps():
