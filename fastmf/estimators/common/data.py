@@ -24,7 +24,7 @@ _NO_IMPUTE = (
 _DATES = "give dates and times as numbers, such as days since the first one"
 _ENCODE = (
     "encode strings first, as by sklearn.preprocessing.OrdinalEncoder "
-    "(GeneralizedRBM takes them in pandas data frames, and FullyVisibleBoltzmannMachine, "
+    "(GeneralizedRBM takes them in data frames, and FullyVisibleBoltzmannMachine, "
     "OrdinalMachine and PottsMachine in any table)"
 )
 

@@ -1,10 +1,12 @@
-"""Names of features, results as pandas data frames, and credible intervals."""
+"""Names of features, data frames of pandas and polars, and credible intervals."""
 
 import numpy as np
 from scipy.special import ndtri
 
 from fastmf._common.names import pandas
 from fastmf._common.warning import warn_user
+from fastmf.estimators.common.categories import declared_categories
+from fastmf.estimators.common.data import missing_entries
 
 
 def feature_names(estimator):
@@ -27,58 +29,63 @@ def pairs_frame(estimator, tests):
     return pandas().DataFrame(columns)
 
 
-def like_frame(X, values):
-    """Return values with the index and columns of `X` if it is a data frame; else unchanged."""
-    if not is_frame(X):
-        return values
-    return pandas().DataFrame(values, index=X.index, columns=X.columns).infer_objects()
-
-
 def is_frame(X):
-    """Whether `X` is a pandas data frame."""
-    return hasattr(X, "iloc") and hasattr(X, "columns")
+    """Whether `X` is a data frame of pandas or polars."""
+    return hasattr(type(X), "columns") and hasattr(type(X), "dtypes")
+
+
+def frame_like(X, columns):
+    """Return columns as a data frame of the library of `X`, with its names."""
+    if hasattr(X, "iloc"):
+        frame = pandas().DataFrame(dict(enumerate(columns)), X.index)
+        return frame.set_axis(X.columns, axis=1).infer_objects()
+    columns = [x.tolist() if x.dtype == object else x for x in columns]
+    return type(X)(dict(zip(X.columns, columns, strict=True)))
 
 
 def coded_frame(X, categories=None):
     """Encode categories by numbers; return the data frame and the categories of each column.
 
-    Categories are the given ones, pandas categories, or the sorted values of a column of strings;
-    they are None for numeric columns.
+    Categories are the given ones, declared ones, or the sorted values of a column of strings; they
+    are None for numeric columns.
     """
-    listed, columns = [], {}
-    for j in range(X.shape[1]):
-        column = X.iloc[:, j]
-        values = categories[j] if categories else getattr(column.dtype, "categories", None)
-        inferred = categories is None and values is None
-        if inferred and any(isinstance(value, str) for value in column):
-            values = pandas().Categorical(column.astype(object)).categories
-            if len(values) == column.count() > 2:
+    declared, listed, columns = declared_categories(X), [], []
+    for j, name in enumerate(X.columns):
+        values = categories[j] if categories else getattr(declared.get(j), "categories", None)
+        column = X.iloc[:, j] if hasattr(X, "iloc") else X[name]
+        column = np.asarray(column, None if values is None else object)
+        present = column[~missing_entries(column)].tolist()
+        inferred = categories is None and values is None and column.dtype.kind in "OU"
+        if inferred and any(isinstance(value, str) for value in present):
+            values = sorted(set(present), key=lambda value: (isinstance(value, str), value))
+            if len(values) == len(present) > 2:
                 warn_user(
-                    f"column {j} ({X.columns[j]!r}) has a different text in each row: leave it out "
-                    "if it names the rows, and convert numbers by astype(float)."
+                    f"column {j} ({name!r}) has a different text in each row: leave it out if it "
+                    "names the rows, and convert numbers by astype(float)."
                 )
         if values is not None:
             values = list(values)
-            codes = pandas().Index(values).get_indexer(column.astype(object))
-            if unknown := column[codes < 0].dropna().tolist():
+            codes = {value: float(k) for k, value in enumerate(values)}
+            if unknown := [value for value in present if value not in codes]:
                 raise ValueError(
                     f"X must hold the values of fit, got {unknown[0]!r:.40} in column {j} "
-                    f"({X.columns[j]!r})."
+                    f"({name!r})."
                 )
-            column = np.where(codes < 0, np.nan, codes)
+            column = np.array([codes.get(value, np.nan) for value in column.tolist()])
         listed.append(values)
-        columns[j] = np.asarray(column)
-    return pandas().DataFrame(columns).set_axis(X.columns, axis=1).set_axis(X.index), listed
+        columns.append(column)
+    return frame_like(X, columns), listed
 
 
-def decoded_frame(names, values, categories, index=None):
-    """Return values as a data frame; columns with categories are decoded."""
-    columns = {
-        j: values[:, j] if listed is None
-        else pandas().Categorical.from_codes(values[:, j].astype(int), listed)
-        for j, listed in enumerate(categories)
-    }  # fmt: skip
-    return pandas().DataFrame(columns, index).set_axis(names, axis=1)
+def decoded_frame(X, values, categories):
+    """Return values as a data frame like `X`; columns with categories are decoded."""
+    columns = [*values.T]
+    for j, listed in enumerate(categories):
+        if listed is not None:
+            columns[j] = np.array([listed[int(code)] for code in values[:, j]], object)
+            if hasattr(X, "iloc"):
+                columns[j] = pandas().Categorical(columns[j], listed)
+    return frame_like(X, columns)
 
 
 # --- mixtures of a point mass at zero and a Gaussian ----------------------------------------------

@@ -20,6 +20,7 @@ from sklearn.utils.validation import validate_data
 
 from fastmf import models
 from fastmf._common.arguments import count, number, one_of, positive
+from fastmf._common.names import pandas
 from fastmf._common.rows import blocks, is_incomplete, is_sparse
 from fastmf.estimators.common import runs
 from fastmf.estimators.common.data import checked_rows, warn_of_missing_codes, with_nan_labels
@@ -444,7 +445,8 @@ class LayeredMachine(
         Returns
         -------
         array of shape (n_samples, n_features)
-            The completed rows; with "probabilities", one column for each state.
+            The completed rows, with "mode" a data frame if `X` is one; with "probabilities", one
+            column for each state.
 
         Warns
         -----
@@ -459,7 +461,7 @@ class LayeredMachine(
                 "X must be a dense array with NaN for missing values, got a sparse matrix, whose "
                 "zeros that are not stored are values: use X.toarray(), and set NaN."
             )
-        frame = X if self.categories_ and is_frame(X) else None
+        frame = X if is_frame(X) else None
         given, (machine, scaling) = self._given(X, missing=True), self._centred()
         given = states(self.visible_, given, floating_type(given))
         X = scaling.data(given, machine.model_.dtype)
@@ -481,7 +483,7 @@ class LayeredMachine(
         filled = np.where(np.isnan(given), scaling.values(mean, given.dtype), given)
         filled = filled if labels == "probabilities" else self._as_given(filled, labels == "mean")
         if frame is not None and labels == "mode":
-            return decoded_frame(frame.columns, filled, self.categories_, frame.index)
+            return decoded_frame(frame, filled, self.categories_ or [])
         return filled
 
     def _fill_exactly(self, X, incomplete):
@@ -624,7 +626,8 @@ class LayeredMachine(
         drawn = self._as_given(scaling.values(even[:, : init.shape[1]], self.model_.dtype))
         if self.categories_ is None:
             return drawn
-        return decoded_frame(feature_names(self), drawn, self.categories_)
+        frame = pandas().DataFrame(drawn, columns=feature_names(self))
+        return decoded_frame(frame, drawn, self.categories_)
 
     def _as_given(self, x, means=False):
         """Return values of the visible units in the format of the training data."""

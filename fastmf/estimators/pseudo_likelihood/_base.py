@@ -14,7 +14,7 @@ from fastmf.estimators.common.categories import (
 )
 from fastmf.estimators.common.data import column_name, dense_frame, missing_entries, with_nan
 from fastmf.estimators.common.files import Saved
-from fastmf.estimators.common.reports import feature_names, like_frame
+from fastmf.estimators.common.reports import feature_names, frame_like, is_frame
 from fastmf.estimators.common.runs import drawn_seed, generator_of, warn_of_convergence
 from fastmf.inference.sampling.discrete import METHODS, conditional_means, sample
 from fastmf.learning.pseudo_likelihood.existence import Existence, decided
@@ -172,7 +172,8 @@ class ItemMachine(Saved, BaseEstimator):
                 f"The means of {n} of {len(units)} rows are uncertain: their {reason}. Compare "
                 "with another method, or another random_state."
             )
-        return like_frame(X, self._values_of(model.prior, result.mean))
+        filled = self._values_of(model.prior, result.mean)
+        return frame_like(X, filled.T) if is_frame(X) else filled
 
     def _edges(self):
         """Return the pairs of items that `graph` couples; None without a graph."""

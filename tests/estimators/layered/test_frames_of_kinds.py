@@ -69,6 +69,22 @@ def test_names_and_categories_of_results(tmp_path):
         loaded.transform(frame[frame.columns[::-1]])
 
 
+def test_frames_of_polars_are_as_frames_of_pandas():
+    polars, frame = pytest.importorskip("polars"), mixed_frame()
+    columns = {name: column.tolist() for name, column in frame.items()}
+    grades = polars.Enum(frame.grade.cat.categories.tolist())
+    same = polars.DataFrame(columns).with_columns(polars.col("grade").cast(grades))
+    machines = [mf.GeneralizedRBM(2, **OPTIONS).fit(X) for X in (frame, same)]
+    assert machines[1].categories_ == machines[0].categories_
+    np.testing.assert_array_equal(machines[1].weights_, machines[0].weights_)
+    columns |= {"region": [None, *frame.region[1:]], "age": [*frame.age[:-1], None]}
+    expected, filled = (
+        machine.impute(frames.DataFrame(columns))
+        for machine, frames in zip(machines, (pd, polars), strict=True)
+    )
+    assert list(expected.itertuples(index=False, name=None)) == filled.rows()
+
+
 def test_names_of_rows_are_no_categories():
     frame = mixed_frame(30).assign(name=[f"person {k}" for k in range(30)])
     with pytest.warns(UserWarning, match=r"column 6 \('name'\) has a different text in each row"):
@@ -80,3 +96,4 @@ def test_frames_of_values_from_0_to_1_are_as_arrays():
     machines = [mf.GeneralizedRBM(2, **OPTIONS).fit(X) for X in (frame, frame.to_numpy())]
     np.testing.assert_array_equal(machines[0].weights_, machines[1].weights_)
     assert machines[0].categories_ is None
+    pd.testing.assert_frame_equal(machines[0].impute(frame), frame)
