@@ -1,7 +1,9 @@
-"""Warnings that refer to the line of the user's program, and lists of values in messages."""
+"""Warnings that refer to the line of the user's program, and short texts of values."""
 
 import sys
 import warnings
+
+import numpy as np
 
 # Packages whose frames lie between a warning and the line that called an estimator: scikit-learn
 # wraps methods such as `transform`, and joblib calls `fit` in searches.
@@ -29,3 +31,16 @@ def _is_inner(frame):
 def listed(values, most=10, text=str):
     """Format the first values for a message, with dots if there are more."""
     return ", ".join(map(text, values[:most])) + (", ..." if len(values) > most else "")
+
+
+def short_repr(result):
+    """Format a NamedTuple with the shapes of its arrays and the lengths of its lists."""
+    texts = []
+    for name, value in result._asdict().items():
+        if isinstance(value, np.ndarray):
+            texts.append(f"{name} of shape {value.shape}")
+        elif isinstance(value, list):
+            texts.append(f"{len(value)} {name}")
+        else:
+            texts.append(f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value!r}")
+    return f"{type(result).__name__}({', '.join(texts)})"

@@ -11,6 +11,7 @@ import numpy as np
 
 from fastmf._common.arguments import count, file_path, number, one_of, real_array
 from fastmf._common.rows import row_blocks
+from fastmf._common.warning import short_repr
 from fastmf._threads.workers import VECTOR_SPEED, in_parallel, workers_for
 from fastmf.datasets.files import beginning, contents, reading
 from fastmf.kernels.pseudo_likelihood import hamming
@@ -58,6 +59,7 @@ class Alignment(NamedTuple):
     rows: np.ndarray
     columns: np.ndarray
     alphabet: str
+    __repr__ = short_repr
 
 
 class _Text(NamedTuple):

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.arguments import file_path, real_array
+from fastmf._common.warning import short_repr
 from fastmf.datasets.alignments import checked_alphabet
 from fastmf.datasets.files import reading
 from fastmf.models._io import replacing
@@ -60,6 +61,7 @@ class PlmcParameters(NamedTuple):
     lambda_couplings: float
     lambda_group: float
     n_effective: float
+    __repr__ = short_repr
 
 
 _SIZES = ("n_rows", "n_skipped", "n_iter")

@@ -12,6 +12,7 @@ from fastmf._common.arguments import count, flag, one_of, positive, proper_fract
 from fastmf._common.linalg import MIN_EIGENVALUE
 from fastmf._common.names import pandas
 from fastmf._common.progress import followed
+from fastmf._common.warning import short_repr
 from fastmf.estimators.common.reports import feature_names, slab_interval
 from fastmf.estimators.common.runs import generator_of, warn_of_convergence
 from fastmf.learning.evidence.edges import SLABS, EffectSets, SingleEffects, Whitened
@@ -119,6 +120,7 @@ class ScaleSensitivity(NamedTuple):
     scale: np.ndarray  # (3,)
     log_evidence: np.ndarray  # (3,)
     probability: np.ndarray  # (3, n_features, n_features)
+    __repr__ = short_repr
 
 
 class PairsResult:
@@ -512,6 +514,7 @@ class PermutationTest(NamedTuple):
     strength_p_value: float
     p_value: np.ndarray
     converged: float
+    __repr__ = short_repr
 
 
 @dataclass(frozen=True, eq=False, repr=False)

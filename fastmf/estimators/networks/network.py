@@ -8,7 +8,7 @@ from scipy.special import ndtri
 from fastmf._common.arguments import count, flag, one_of, proper_fraction, real_array
 from fastmf._common.names import pandas
 from fastmf._common.progress import followed
-from fastmf._common.warning import warn_user
+from fastmf._common.warning import short_repr, warn_user
 from fastmf.estimators.common.data import check_counts
 from fastmf.estimators.common.reports import features_frame, pairs_frame
 from fastmf.estimators.common.runs import generator_of
@@ -75,6 +75,7 @@ class Bootstrap(NamedTuple):
     couplings: np.ndarray
     field: np.ndarray
     converged: np.ndarray
+    __repr__ = short_repr
 
 
 class Stability(NamedTuple):
@@ -94,6 +95,7 @@ class Stability(NamedTuple):
     strength: np.ndarray
     expected_influence: np.ndarray
     converged: np.ndarray
+    __repr__ = short_repr
 
     def coefficient(self, name="strength", correlation=0.7, probability=0.95):
         """Compute the largest share of rows that can be dropped with stable centralities."""

@@ -21,6 +21,7 @@ from scipy.sparse import csr_array
 from scipy.special import xlogy
 
 from fastmf._common import arguments as check
+from fastmf._common.warning import short_repr
 from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp.belief_propagation import most_probable
 from fastmf.inference.bp.beliefs import margin_of
@@ -71,18 +72,7 @@ class LogPartitionBounds(NamedTuple):
     lower: np.ndarray | float
     upper: np.ndarray | float
     estimate: np.ndarray | float
-
-    def __repr__(self):
-        return (
-            f"LogPartitionBounds(lower {_extent(self.lower)}, upper {_extent(self.upper)}, "
-            f"estimate {_extent(self.estimate)})"
-        )
-
-
-def _extent(values):
-    """Format the range of an array, as one number if both ends print alike."""
-    low, high = f"{np.min(values):.4g}", f"{np.max(values):.4g}"
-    return low if low == high else f"{low} to {high}"
+    __repr__ = short_repr
 
 
 @check.refusing_overflow

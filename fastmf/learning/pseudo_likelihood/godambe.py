@@ -26,6 +26,7 @@ from scipy.special import ndtr
 
 from fastmf._common.linalg import MIN_EIGENVALUE, cholesky
 from fastmf._common.memory import check_available
+from fastmf._common.warning import short_repr
 from fastmf._threads.workers import computed_once
 from fastmf.learning.pseudo_likelihood.fit import (
     BLOCK_NUMBERS,
@@ -109,6 +110,7 @@ class CouplingTests(NamedTuple):
     z: np.ndarray
     p_value: np.ndarray
     adjusted: np.ndarray
+    __repr__ = short_repr
 
 
 class RatioTest(NamedTuple):
@@ -130,6 +132,7 @@ class RatioTest(NamedTuple):
     p_value: float
     weights: np.ndarray
     parameters: np.ndarray
+    __repr__ = short_repr
 
 
 class Godambe:

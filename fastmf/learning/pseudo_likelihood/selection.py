@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.warning import short_repr
 from fastmf.learning.pseudo_likelihood.fit import MAX_ITER, TOLERANCE_ROWS, lbfgs, maximum, minimise
 from fastmf.learning.pseudo_likelihood.ordinal import OrdinalLikelihood
 from fastmf.learning.pseudo_likelihood.resampling import counts_of
@@ -49,6 +50,7 @@ class SelectionPath(NamedTuple):
     chosen: int  # index of the smallest criterion, or of the largest score
     # (n_penalties,), optional: cross-validated log-pseudo-likelihood per held-out row
     score: np.ndarray | None = None
+    __repr__ = short_repr
 
 
 def ebic_path(objective, gamma, tol):

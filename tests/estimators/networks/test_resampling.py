@@ -111,7 +111,8 @@ def test_whole_clusters_are_drawn(kind):
 def test_stability_of_fewer_rows(machine):
     with pytest.warns(ConvergenceWarning, match="have no maximum"):  # of 5% of the rows
         found = machine.stability(20, [0.05, 0.5, 0.95], rng=1)
-    assert found.strength.shape == found.converged.shape == (3, 20)
+    assert found.strength.shape == found.expected_influence.shape == (3, 20)
+    assert repr(found).endswith("of shape (3, 20), converged of shape (3, 20))")
     assert found.converged[:2].all() and not found.converged[2].all()
     means = np.nanmean(found.strength, axis=1)
     assert means[0] > 0.98 and means[0] > means[1] > means[2]
