@@ -599,12 +599,17 @@ def compare_groups(
     ([[0, 1], [1, 0]], True)
     """
     n_permutations, rng = count("n_permutations", n_permutations, 0), generator_of(rng)
-    verbose = flag("verbose", verbose)
+    verbose, errors = flag("verbose", verbose), one_of("errors", errors, ERRORS)
     if not (isinstance(machine_a, Network) and type(machine_a) is type(machine_b)):
         named = f"{type(machine_a).__name__} and {type(machine_b).__name__}"
         raise TypeError(f"machines must be fitted machines of one class, got {named}.")
-    machines = machine_a, machine_b
-    a, b = (m._edge_estimates(errors, 1.0 if m._penalised else None) for m in machines)
+    machines, estimates = (machine_a, machine_b), []
+    for group, machine in zip("ab", machines, strict=True):
+        try:
+            estimates.append(machine._edge_estimates(errors, 1.0 if machine._penalised else None))
+        except ValueError as error:
+            raise ValueError(f"machine_{group}: {error}") from error
+    a, b = estimates
     _check_alike(machine_a, machine_b, a, b)
     permutation = None
     if n_permutations:

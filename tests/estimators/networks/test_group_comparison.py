@@ -92,6 +92,10 @@ def test_what_differs_is_said():
             for g in ([[0, 1]], [[1, 2]]))  # fmt: skip
     with pytest.raises(ValueError, match="same pairs of features"):
         mf.compare_groups(a, b)
+    with pytest.warns(UserWarning, match="no maximum exists"):
+        separated = mf.FullyVisibleBoltzmannMachine().fit(np.eye(4))
+    with pytest.raises(ValueError, match=r"^machine_b: .* no maximum exists"):
+        mf.compare_groups(a, separated)
     scores = np.random.default_rng(0).integers(0, 3, (200, 3))
     few = mf.OrdinalMachine().fit(np.minimum(scores, [1, 2, 2]))
     with pytest.raises(ValueError, match=r"got \[0, 1, 2\] and \[0, 1\] of x0"):
