@@ -431,21 +431,14 @@ class RBM(Layered):
         return self.weights.shape[1]
 
     @computed_once
-    def max_weight(self):
+    def _max_weight(self):
         """Largest absolute weight."""
         return float(max(self.weights.max(initial=0), -self.weights.min(initial=0)))
 
     @computed_once
-    def column_sums(self):
+    def _column_sums(self):
         """Sums of the weights over the visible units, (n_hidden,)."""
         return self.weights.sum(0)
-
-    @property
-    def transposed(self):
-        """The weights, (n_hidden, n_visible), read-only."""
-        transposed = np.array(self.weights.T, order="C")
-        transposed.flags.writeable = False
-        return transposed
 
     @computed_once
     def couplings(self):

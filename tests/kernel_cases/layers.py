@@ -40,7 +40,7 @@ def arguments(size, dtype, rows=None, *, kind=binary, betas=(0.0, 0.25, 0.5, 0.7
     """Arguments of `anneal_layers`."""
     model, v = kind(size, dtype)
     v, rng = v[chosen(rows, size.n_rows)], np.random.default_rng(3)
-    matrices = pack(model.transposed), pack(model.weights)
+    matrices = pack(model.weights.T), pack(model.weights)
     layers = [
         SampledLayer(units_of(p, model.dtype, ("draws", "log_partition")), w)
         for p, w in zip(model.layers, matrices, strict=True)

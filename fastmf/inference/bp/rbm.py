@@ -213,7 +213,7 @@ class BinaryUnits:
         self.offsets = tuple(low for low, _ in values)
         self.scales = tuple(high - low for low, high in values)
         self.factor = self.scales[0] * self.scales[1]
-        self.max_weight = self.factor * model.max_weight
+        self.max_weight = self.factor * model._max_weight
         self.prior_fields, constants = zip(*map(binary_field, model.layers), strict=True)
         pairs = zip(self.prior_fields, fields, strict=True)
         total = tuple(np.array(b if x is None else b + x, np.float64, ndmin=2) for b, x in pairs)
@@ -244,7 +244,7 @@ class BinaryUnits:
         field = self._own_fields[layer]
         if middle:
             model = self.model
-            field = field + middle * (model.column_sums if layer else model.weights.sum(1))
+            field = field + middle * (model._column_sums if layer else model.weights.sum(1))
         return self.scales[layer] * field
 
     def of_rows(self, rows):

@@ -21,6 +21,7 @@ from fastmf.kernels.mean_field.relaxed_bp import (
     update_address,
 )
 from fastmf.kernels.mean_field.relaxed_bp import relaxed_bp as solve_rows
+from fastmf.models._checks import read_only
 from fastmf.models.boltzmann import dense_machine
 from fastmf.models.layered import Layered
 from fastmf.priors._compiled import units_of
@@ -136,7 +137,7 @@ def _layer_views(model):
         n = model.n_visible
         return (
             LayerView(_units(model.hidden, model.dtype), model.weights, n, 0),
-            LayerView(_units(model.visible, model.dtype), model.transposed, 0, n),
+            LayerView(_units(model.visible, model.dtype), read_only(model.weights.T), 0, n),
         )
     layer = LayerView(_units(model.prior, model.dtype), model.couplings, 0, 0)
     return layer, layer
