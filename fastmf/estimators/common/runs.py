@@ -144,7 +144,7 @@ def warn_of_likelihood(model, history, independent, epoch, score):
     margin = BELOW_INDEPENDENT * model.sizes[0]
     threshold = max(independent - margin, best - max(LOST_GAIN * (best - independent), margin))
     if np.isfinite(value) and value < threshold:
-        value = max(value, score())
+        value = max(value, score(threshold))
     advice = (
         "Use a smaller learning_rate, larger batches (batch_size), with chains more of them "
         "(n_starts), or for few units gradient='exact'."

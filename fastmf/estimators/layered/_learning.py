@@ -18,6 +18,7 @@ from fastmf.estimators.common.data import (
     with_nan_labels,
 )
 from fastmf.estimators.common.reports import coded_frame, is_frame
+from fastmf.inference.mean_field.lower_bound import lower_bound
 from fastmf.inference.missing.layered import log_likelihoods, log_prob_of_seen
 from fastmf.learning.layered.data import (
     completed_once,
@@ -259,7 +260,7 @@ class Learning:
         monitored = monitor_rows(raw, settings, state.seed, weights)
         baseline = min(self._score_of_units(prior, *monitored) for prior in units)
         runs.warn_of_likelihood(
-            self.model_, self.history_, baseline, epoch, lambda: self._score_of(*scored())
+            self.model_, self.history_, baseline, epoch, lambda low: self._score_of(*scored(), low)
         )
         # The gain of one binary hidden unit is no yardstick for real-valued hidden units.
         if is_discrete(self.model_.layers[1]) and epoch >= LayeredSettings.n_epochs:
@@ -404,18 +405,22 @@ class Learning:
         chosen |= self._where_not_given(MANY_ROWS)
         return runs.settings_of(self, LayeredSettings, **chosen)
 
-    def _score_of(self, X, weights):
-        """Return the average of `score_samples`, without warnings."""
+    def _score_of(self, X, weights, threshold=-np.inf):
+        """Return the average of `score_samples`, or an upper bound of it below the threshold."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of solutions that do not converge
             try:
-                value, _ = self._estimated_log_partition()
                 double, scaling = self._centred(double=True)
                 X = scaling.data(X, double.model_.dtype)
-                values = log_likelihoods(double.model_, X, value, **self._options)
+                values = log_likelihoods(double.model_, X, 0.0, **self._options)
+                value, log_partition = np.average(values, weights=weights), -np.inf
+                if threshold > -np.inf:
+                    log_partition = lower_bound(double.model_.bipartite(), [double.starts_]).value
+                if not value - log_partition < threshold:
+                    log_partition = self._estimated_log_partition()[0]
             except FloatingPointError:  # annealing diverges
                 return -np.inf
-        return float(np.average(values, weights=weights))
+        return float(value - log_partition)
 
     def _score_of_units(self, prior, X, weights=None):
         """Return the average log-likelihood of rows under uncoupled units of this prior."""
