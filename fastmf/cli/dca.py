@@ -96,7 +96,8 @@ def dca(arguments):
         f"sequences ({weights.sum():.1f} effective), {seconds:.1f} s"
     )
     if distances is not None:
-        n = min(n_pairs, len(ranked_pairs(scores, separation, ~np.isnan(distances))[0]))
+        allowed = ~np.isnan(distances)
+        n = min(n_pairs, len(ranked_pairs(scores, separation, allowed)[0]))
         if n:
             precision = contact_precision(scores, distances, n, separation)
             print(f"precision of the best {n} pairs: {precision:.3f}")

@@ -154,7 +154,8 @@ def write_plmc(path, couplings, field, alphabet="protein", **more):
         for name in _PAIRS:
             # Convert one row of pairs at a time, as a copy of all pairs would double the memory.
             for i in range(sizes[0] - 1):
-                file.write(values[name][i, :, i + 1 :].transpose(1, 0, 2).astype("<f4").tobytes())
+                pairs = values[name][i, :, i + 1 :].transpose(1, 0, 2)
+                file.write(pairs.astype("<f4").tobytes())
 
 
 def _layout(L, q, n_rows, n_skipped, real):

@@ -365,7 +365,7 @@ def fit(
     first = scaling.data(first, model.dtype)
     settings = estimator._with_steps(settings, scaled, first, first_weights, len(X))
     if estimator.gradient == "auto" and settings.gradient == "exact":
-        return estimator.fit(X.compute(), None, validation_data, weights)
+        return estimator.fit(X.compute(), validation_data=validation_data, sample_weight=weights)
     if estimator.gradient == "auto" and settings.gradient == "pcd":
         settings = dataclasses.replace(settings, gradient="cd")
 

@@ -115,7 +115,8 @@ def contact_precision(scores, distances, n_top, separation=5, cutoff=8.0):
             f"n_top must be between 1 and the {len(first)} pairs of columns at least {separation} "
             f"apart with a distance, got {n_top.min()} to {n_top.max()}."
         )
-    precision = np.cumsum(distances[first, second] < cutoff)[n_top - 1] / n_top
+    hits = np.cumsum(distances[first, second] < cutoff)
+    precision = hits[n_top - 1] / n_top
     return precision if n_top.ndim else float(precision)
 
 
@@ -223,7 +224,8 @@ def effective_couplings(model, X, *, n_background=50, sample_weight=None, n_thre
     states = starts[:-1] + as_labels(visible, flat[chosen])
     out, weights = np.zeros((model.n_visible, model.n_visible)), model.weights
     units = units_of(model.hidden, model.dtype, ("log_partition",))
-    n_workers = workers_for(visible.n_groups, 10 * n * out.size * model.n_hidden // 2, n_threads)
+    work = 10 * n * out.size * model.n_hidden // 2
+    n_workers = workers_for(visible.n_groups, work, n_threads)
     memory = new_work(np.zeros((n_workers, 5, model.n_hidden), model.dtype))
     arguments = units, weights, starts, flat[chosen] @ weights, states, memory, out
     in_parallel(fill, arguments, n_workers)

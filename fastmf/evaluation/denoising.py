@@ -118,7 +118,8 @@ def nearest_neighbour(Y, X):
         )
     # The distance sum(y) + sum(x) - 2 x.y is an integer, which is exact in float32 up to 2^24.
     candidates = X.astype(np.float32)
-    return X[nearest_rows(2 * Y.astype(np.float32), candidates, candidates.sum(1), 1)[:, 0]]
+    nearest = nearest_rows(2 * Y.astype(np.float32), candidates, candidates.sum(1), 1)
+    return X[nearest[:, 0]]
 
 
 def matthews_correlation(truth, estimate):

@@ -424,8 +424,10 @@ def _higher(usual, other):
 
 def _is_better(first, second):
     """Whether the first forward estimate is significantly higher, or has the smaller error."""
-    is_surer = log_mean(first)[1] < log_mean(second)[1]
-    return _higher(first, second) is first and (is_surer or _higher(second, first) is first)
+    if _higher(first, second) is second:
+        return False
+    has_smaller_error = log_mean(first)[1] < log_mean(second)[1]
+    return has_smaller_error or _higher(second, first) is first
 
 
 def _agree(explored, forward):

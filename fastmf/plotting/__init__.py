@@ -524,7 +524,8 @@ def coupling_network(
     if legend:
         signs = zip(("positive", "negative"), colours, strict=True)
         styles = [(n, {"color": c, "lw": 2.5}) for n, c in signs if (colour_of == c).any()]
-        for share in (1.0, 0.5) if len(coupling) else ():
+        shares = (1.0, 0.5) if len(coupling) else ()
+        for share in shares:
             styles.append((f"{strongest * share:.2g}", {"color": "0.4", "lw": 5 * share}))
         if (alpha < 1).any():
             styles.append(("uncertain", {"color": "0.2", "lw": 2.5, "alpha": alpha.min()}))

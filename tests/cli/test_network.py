@@ -202,7 +202,8 @@ def test_codes_of_missing_values_are_noticed(tmp_path, monkeypatch, capsys, code
     monkeypatch.chdir(tmp_path)
     X = np.minimum(ratings(200)[:, [0, 2, 3]], 2)
     X[:6, 1:] = code
-    (tmp_path / "t.csv").write_text("\n".join(["a,b,c", *[",".join(map(str, row)) for row in X]]))
+    lines = [",".join(map(str, row)) for row in X]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b,c", *lines]))
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         assert main(["network", "t.csv", "-q"]) == 0

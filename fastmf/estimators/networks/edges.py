@@ -678,7 +678,8 @@ def _permutation_test(machines, n, rng, verbose=False):
         def differences(of_a):
             fits = [refits.maximum(k * weights) for k in (of_a, counts - of_a)]
             a, b = (machine._coupling_factor * contrasts @ fit.parameters for fit in fits)
-            return norms(a - b), norms(a).sum() - norms(b).sum(), all(fit.stopped for fit in fits)
+            strength = norms(a).sum() - norms(b).sum()
+            return norms(a - b), strength, all(fit.stopped for fit in fits)
 
         delta, strength, _ = differences(of_first)
         results = [

@@ -598,7 +598,8 @@ class OrdinalMachine(PairwiseMachine):
         matrix, n = self._objective.thresholds.matrix, godambe.objective.n_fields
         covariance = godambe.covariance()
         couplings, _ = godambe.objective.unpacked(np.sqrt(covariance.diagonal()))
-        return couplings, self._by_item(np.sqrt(((matrix @ covariance[:n, :n]) * matrix).sum(1)))
+        variances = ((matrix @ covariance[:n, :n]) * matrix).sum(1)
+        return couplings, self._by_item(np.sqrt(variances))
 
     def _fields_of(self, parameters):
         return self._by_item(self._objective.thresholds.matrix @ parameters)
