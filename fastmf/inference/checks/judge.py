@@ -437,23 +437,18 @@ class HeldUnits:
         units = self._units(row)
         if not len(units):  # without couplings there is no error
             return [], True
-        clamps, owners = [], []
-        base = np.where(row.clamped[0], row.mean[0], np.nan)
+        held_units = np.repeat(units, [len(self.values[unit]) for unit in units])
+        clamp = np.tile(np.where(row.clamped[0], row.mean[0], np.nan), (len(held_units), 1))
         for unit in units:
-            for value in self.values[unit]:
-                clamp = base.copy()
-                clamp[self.starts[unit] : self.ends[unit]] = value
-                clamps.append(clamp)
-                owners.append(unit)
-        solved = asked(
-            belief_propagation, self.graph, field=row.field[0], clamp=np.array(clamps),
-            tol=METHOD_TOL, max_iter=MAX_CHECK_SWEEPS,
-        )  # fmt: skip
+            columns = slice(self.starts[unit], self.ends[unit])
+            clamp[held_units == unit, columns] = self.values[unit]
+        options = {"tol": METHOD_TOL, "max_iter": MAX_CHECK_SWEEPS}
+        solved = asked(belief_propagation, self.graph, field=row.field[0], clamp=clamp, **options)
         if solved is None:
             return [], False
-        answers, owners = [], np.array(owners)
+        answers = []
         for unit in units:
-            held = np.flatnonzero(owners == unit)
+            held = np.flatnonzero(held_units == unit)
             values = solved.log_partition[held]
             # States that are impossible have log-partitions of -inf, and count as converged.
             ended = solved.converged[held] | np.isneginf(values)
@@ -550,14 +545,10 @@ def answers_of(solved, rows):
     """Return the answers of a `FixedPoint`, a row each, None where it has not converged."""
     if solved is None:
         return [None] * len(rows.mean)
-    mean = joined(rows.machine, solved.mean)
-    values, ended = np.atleast_1d(solved.log_partition), np.atleast_1d(solved.converged)
-    n = len(rows.mean)
-    ends = zip(
-        np.broadcast_to(values, n), np.broadcast_to(mean, rows.mean.shape),
-        np.broadcast_to(ended, n), strict=True,
-    )  # fmt: skip
-    return [Answer(x, m) if ok and np.isfinite(x) else None for x, m, ok in ends]
+    mean, n = np.broadcast_to(joined(rows.machine, solved.mean), rows.mean.shape), len(rows.mean)
+    values = np.broadcast_to(solved.log_partition, n)
+    known = np.isfinite(values) & solved.converged
+    return [Answer(values[k], mean[k]) if known[k] else None for k in range(n)]
 
 
 def graph_of(machine):
