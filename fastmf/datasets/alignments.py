@@ -533,7 +533,7 @@ def _lacks_dots(rows):
 
 
 def _columns_read(text, rows, focus, inserts):
-    """Return the columns to read: those of the focus's letters, or all except inserts."""
+    """Return the columns to read: columns with a letter of the focus, or all except inserts."""
     if focus is None and inserts == "keep":
         return np.arange(rows.shape[1])
     if focus is None:

@@ -475,7 +475,7 @@ def read_array(path, *, max_bytes=None):
 
 
 def read_named(path, ignored=(), max_bytes=None, wanted=None):
-    """Read an array and the names of its columns (None without), of a table only `wanted` ones."""
+    """Read an array and its column names, if any; of a table, read only the `wanted` columns."""
     path, key = file_and_key(file_path("path", path))
     if is_text(path):
         with reading(path, "a table"):

@@ -203,7 +203,7 @@ def _read_pairs(file, field):
 
 
 def _checked(values, alphabet):
-    """Check the given contents of a file; return them with defaults for all others."""
+    """Check the given contents of a file; return them with defaults for missing entries."""
     names = tuple(PlmcParameters.__annotations__)
     if unknown := set(values) - set(names):
         raise TypeError(f"write_plmc has no argument {sorted(unknown)}; expected {names[3:]}.")

@@ -184,7 +184,7 @@ class FixedPoint:
         return cached["_known_reasons"]
 
     def _judged(self):
-        """Return the mask of the rows that are checked: the converged ones."""
+        """Return the mask of the converged rows, which are checked."""
         return np.atleast_1d(self.converged)
 
     def _mixed(self, weights):

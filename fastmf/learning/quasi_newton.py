@@ -107,8 +107,8 @@ def _updated(hessian, step, change):
 def direction_of(gradient, steps, changes, products=None, last=-1):
     """Return the L-BFGS inverse Hessian times a gradient (Byrd, Nocedal & Schnabel 1994).
 
-    `products` are those of changes with steps that are no later, zero for other steps, and of
-    changes with changes. By default they are computed for pairs in the order of time.
+    `products` are the products of changes with steps that are no later, with zeros for later
+    steps, and of changes with changes. By default, pairs are in the order of time.
     """
     if not len(steps):
         return gradient.copy()

@@ -193,7 +193,7 @@ def two_categories(estimator, X, declared):
 
 
 def _pair(estimator, X, values, j, declared):
-    """Return the two values of column j, given those of all columns that share any."""
+    """Return the two values of column j, given all values of the columns that share one with it."""
     if len(values) == 1 and values[0] in (-1, 0, 1):
         values = np.array(_SPINS if values[0] else _BITS)
     present = column_values(estimator, X[:, j], j)

@@ -266,7 +266,7 @@ class LayeredMachine(
         return machine, scaling
 
     def _log_factor(self):
-        """Return the log of the ratio of the partition function to that of `_centred`."""
+        """Return the log-ratio of the partition functions of the model and of `_centred`."""
         units = self.visible_, self._centred()[0].visible_
         logs = (as_dtype(prior, np.float64).log_partition(0.0, 0.0).sum() for prior in units)
         return float(np.subtract(*logs)) if units[0] is not units[1] else 0.0

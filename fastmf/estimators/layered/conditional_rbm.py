@@ -86,7 +86,7 @@ class ConditionalRBM(ClassifierMixin, Saved, BaseEstimator):
         sweep), both for 100 rows of data, and "validation_accuracy".
     n_iter_, n_features_in_ : int
     n_sweeps_ : int
-        Iterations of inference in prediction: as many as in the epoch of `model_`.
+        Number of iterations of inference in prediction, the number in the epoch of `model_`.
 
     Notes
     -----

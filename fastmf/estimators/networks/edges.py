@@ -54,12 +54,12 @@ class NodeCovariances(NamedTuple):
 def shrunk(sandwich, naive, n_rows, sets, min_ratio):
     """Shrink the correlations between sets of the sandwich covariance to the naive ones.
 
-    Before, variances in all directions of a set are raised to `min_ratio` times the naive ones.
+    First, variances in all directions of a set are raised to `min_ratio` times the naive ones.
     """
     # The inverse of the sandwich covariance of p couplings, from n rows, is too large in directions
     # in which the rows happen to vary little. Shrinking to the naive correlations with weight
-    # p / (p + n) calibrates the probabilities of edges for few rows. Blocks within sets, which are
-    # int arrays, are those of the sandwich, and the result does not depend on coordinates in a set.
+    # p / (p + n) calibrates the probabilities of edges for few rows. Blocks within sets
+    # (int arrays) are not shrunk, so that the result does not depend on coordinates in a set.
     p, sandwich = len(sandwich), sandwich.copy()
     weight, ratio = p / (p + n_rows), np.zeros((p, p))
     for members in sets:

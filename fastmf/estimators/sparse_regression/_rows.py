@@ -9,8 +9,8 @@ there are at least as many rows as features, rows are read twice, for means and 
 moments, which replace them; otherwise each iteration converts columns, or multiplies sparse ones.
 
 Unpenalised columns, which have a flat prior, are projected out of y and the features. Let W be
-these columns and X the other features. The posterior of the coefficients w of X is the one for the
-residuals of y and X after regression on W; given w, the coefficients of W are Gaussian, with
+these columns and X the other features. The coefficients w of X have the posterior of a regression
+with the residuals of y and X on W; given w, the coefficients of W are Gaussian, with
 
     mean  W+ y - K w,  K = W+ X,      covariance  noise variance times (W'W)+
 """
@@ -173,7 +173,7 @@ def _square(name, matrix):
 # factor above p^2: for a prior probability 1 / p of a wrong sign, the posterior odds are then p.
 #
 # With or without effects, z'z is not smaller than expected from noise: about p, with the relative
-# deviation of a chi-squared variable that has as many degrees of freedom as there are independent
+# deviation of a chi-squared variable whose degrees of freedom are the number of independent
 # features. Smaller values are not z-scores, but p-values or coefficients.
 
 # Warnings report a share above NOTABLE_SHARE, and features with small scores whose probability,
@@ -181,7 +181,7 @@ def _square(name, matrix):
 NOTABLE_SHARE, PROBABLE = 0.02, 0.95
 # Grids of the share s and of t.
 SHARES, EFFECTS = np.geomspace(1e-12, 1.0, 121), np.geomspace(1e-5, 1.0, 11)
-# Probability of z-scores as small without any effect below which they are not taken as z-scores.
+# Values are not taken as z-scores if values as small have a smaller probability without effects.
 MIN_NULL_PROBABILITY = 1e-3
 # Number of different absolute correlations from which R counts as rounded to one decimal.
 MIN_MODULI = 4
@@ -309,7 +309,7 @@ class Scores(NamedTuple):
         return EFFECTS[np.argmin(loss[:, best])] * effects + self.noise(share), share
 
     def with_right_signs(self):
-        """Return scores with flipped signs where these contradict the other scores, and where."""
+        """Flip signs that contradict the other scores; return the scores and the places."""
         z, flipped = self.z.copy(), np.zeros(len(self.z), bool)
         while not flipped.all():
             variances, share = self._replace(z=z).maximum()

@@ -53,7 +53,7 @@ def propagated(options, units, n_rows, init=None, assignments=()):
     size = max(1, MAX_BYTES // (8 * max(1, units.model.weights.size)))
     if options.pairwise != "mean" or n_rows <= size:
         return _propagated(options, units, n_rows, init, assignments)
-    # Pairs need the messages of each row; those of all rows may not fit in memory.
+    # Pairs need the messages of each row, which may not fit in memory for all rows together.
     options, ends = replace(options, history=bool(options.history_length(n_rows))), []
     for first in range(0, n_rows, size):
         rows = np.arange(first, min(first + size, n_rows))

@@ -1,8 +1,8 @@
-"""The rule by which rows are judged, see `fastmf.inference.checks`, and the answers it compares.
+"""The checks of `fastmf.inference.checks`: exact sums, and answers of alternative methods.
 
 Exact sums are over the states of all units, or of the smaller side of a bipartite machine; larger
-fully visible machines are summed by variable elimination. Sums that would take longer than some
-tenths of a second for all rows together are not made.
+fully visible machines are summed by variable elimination. Sums are skipped if they would take more
+than some tenths of a second for all rows together.
 
 Held units: with a unit x_i clamped to each of its values s, belief propagation has log-partitions
 log Z_s. If they were exact, they would add up to log Z = log sum_s Z_s, and the means would be
@@ -102,25 +102,25 @@ def _by_exact_sums(question, tilt, mean, values):
 
 # Largest differences of answers that agree: nats; fractions of ranges, on average and of one unit.
 MAX_NATS, MAX_MEAN, MAX_ONE_MEAN = 1.0, 0.05, 0.2
-# Minimum number of held units, for speed: with 2 or 8, tests are judged in the same way.
+# Minimum number of held units. It limits the time: the tests have the same verdicts with 2 and 8.
 MIN_HELD = 4
-# Estimated seconds that a check of all rows may take, by the seconds per message of belief
-# propagation and per multiplication of adaptive TAP. No clock is read: results are reproducible.
+# Maximum duration of a check of all rows, estimated from the seconds per message of belief
+# propagation and per multiplication of adaptive TAP. Results do not depend on measured times.
 MAX_SECONDS, MESSAGE_SECONDS, PRODUCT_SECONDS = 0.5, 1e-6, 2e-8
 
 
 class Reason(StrEnum):
-    """Reason why a row is not reliable, as its `message` has it."""
+    """Reason why a row is not reliable, as stated in its `message`."""
 
     EXACT = (
-        "exact sums, which are quick, have another log-partition or other means; take "
+        "exact sums, which are quick, give another log-partition or other means; take "
         "fastmf.exact, or belief_propagation with algorithm='auto'"
     )
-    IMPOSSIBLE = "no state is possible, as exact sums say: the log-partition is -inf"
+    IMPOSSIBLE = "exact sums show that no state is possible: the log-partition is -inf"
     UNSTABLE = "no start leads to a stable solution, and this is the solution of the first start"
     STARTS = (
-        "other starts lead to fixed points of which the mixture has another log-partition or other "
-        "means: take fastmf.mixture, or `init` for one of them"
+        "the mixture of the fixed points from other starts has another log-partition or other "
+        "means: take fastmf.mixture, or `init` for one fixed point"
     )
     HELD_UNITS = (
         "belief propagation with single units held at each of their values has another "
@@ -197,7 +197,7 @@ def split(machine, x):
 
 
 def are_too_large(model, n_rows, whole):
-    """Whether all methods would take too long, judged by the sizes of a model."""
+    """Whether all methods would take too long, as estimated from the sizes of a model."""
     layered = isinstance(model, Layered)
     parts = model.couplings if layered else (model.couplings,)
     sizes = [sum(model.sizes[k::2]) for k in (0, 1)] if layered else model.couplings.shape
@@ -218,7 +218,7 @@ def count_couplings(couplings):
     return int(np.count_nonzero(entries(couplings)))
 
 
-# Maximum size of an enumeration of all rows.
+# Maximum number of entries of the arrays of an enumeration for all rows.
 MAX_NUMBERS = 2**21
 # Range of a unit with unbounded values, in standard deviations.
 DEVIATIONS = 4.0
@@ -236,7 +236,7 @@ class ExactRows(NamedTuple):
 
 
 def exact_rows(model, tilt, values):
-    """Compute the `ExactRows` of a model, with tilts in the order of `sides_of`, if quick."""
+    """Compute the `ExactRows` of a model, tilts in the order of `sides_of`; None if too slow."""
     sides, n_rows = sides_of(model), len(values)
     values = values.astype(np.float64)
     tilt = tilt._make(
@@ -325,10 +325,10 @@ def _eliminated(sides, tilt, values):
     return ExactRows(log_partition, units.moments(beliefs)[0], widths(prior)[None])
 
 
-# Maximum number of held units, for speed: with 6 or 24, tests are judged in the same way.
+# Maximum number of held units. It limits the time: the tests have the same verdicts with 6 and 24.
 MAX_HELD = 12
-# Tolerance of other methods, and iterations from starts of a mixture, for speed: with half or twice
-# these numbers, tests are judged in the same way.
+# Tolerance of alternative methods, and iterations from each start of a mixture. They limit the
+# time: the tests have the same verdicts with half and twice these values.
 METHOD_TOL, MAX_ITERATIONS = 1e-5, 100
 
 
@@ -411,8 +411,8 @@ def _widths(rows, k):
 class HeldUnits:
     """Belief propagation with single units held at each of their values.
 
-    The number of held units depends on the limit of time; `seconds` is the estimate for the minimum
-    number in all rows, infinite if belief propagation does not support them.
+    The number of held units depends on `MAX_SECONDS`; `seconds` is the estimate for the minimum
+    number in all rows, infinite if belief propagation does not support the units.
     """
 
     def __init__(self, rows):
@@ -462,7 +462,7 @@ class HeldUnits:
         """Return the free units with the largest couplings, weighted by variances."""
         largest = np.finfo(float).max ** 0.25  # sums of products of squares stay finite
         squares = with_entries(self.graph.couplings, lambda w: np.minimum(abs(w), largest) ** 2)
-        # Not 0, so that units that seem certain are held if there are no others.
+        # Not 0, so that units that seem certain are held if no other units are free.
         var = np.where(row.clamped[0], 0, np.maximum(row.var[0], np.finfo(float).eps ** 2))
         strength = np.add.reduceat(var * (squares @ var), self.starts)
         order = np.argsort(-strength, kind="stable")[: max(self.n_held, MIN_HELD)]
@@ -534,7 +534,7 @@ class MessagesFromMeans:
 
 
 def asked(solve, *arguments, **options):
-    """Return the result of a solver; None if it refuses the couplings, such as too large ones."""
+    """Return the result of a solver; None if it refuses the model, as for too large couplings."""
     try:
         return solve(*arguments, **options)
     except ValueError:
@@ -542,7 +542,7 @@ def asked(solve, *arguments, **options):
 
 
 def answers_of(solved, rows):
-    """Return the answers of a `FixedPoint`, a row each, None where it has not converged."""
+    """Return the answer of a `FixedPoint` for each row, None where it has not converged."""
     if solved is None:
         return [None] * len(rows.mean)
     mean, n = np.broadcast_to(joined(rows.machine, solved.mean), rows.mean.shape), len(rows.mean)

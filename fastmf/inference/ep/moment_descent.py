@@ -59,7 +59,7 @@ class MomentPoint(NamedTuple):
 
     @property
     def tilted(self):
-        """Moments of the units under their cavities, which are those of the Gaussian."""
+        """Moments of the units under their cavities, equal to the moments of the Gaussian."""
         return self.gaussian
 
     def state(self, problem):

@@ -199,8 +199,8 @@ def lower_bound(model, starts=(), rng=0, *, max_iter=200):
 def without_gaussian_units(model):
     """Integrate a Gaussian layer beside a two-valued one: machine, constant, couplings, or None.
 
-    The log-partition of the machine is smaller by the constant; the couplings of the visible units
-    with its units are None if these are the visible ones.
+    The log-partition of the machine is smaller by the constant. The couplings are of the visible
+    units with its units; None if its units are the visible ones.
     """
     kinds = [type(layer) for layer in model.layers]
     if len(kinds) != 2 or Gaussian not in kinds or not {Bernoulli, Ising} & set(kinds):

@@ -551,7 +551,7 @@ def _bounded_fields(field, of_couplings):
     return np.clip(field, -limit, limit), np.maximum(field - limit, 0).sum()
 
 
-# Share of the chains that is divided equally among phases; the others are divided by weight.
+# Share of the chains that is divided equally among phases; all other chains are divided by weight.
 EVEN_SHARE = 0.3
 # Minimum number of chains of a phase.
 MIN_PHASE_CHAINS = 4

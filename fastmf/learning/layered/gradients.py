@@ -358,7 +358,7 @@ class Gradients:
         self.sums = [np.zeros((2, n), model.dtype) for n in model.sizes]
         parts = zip(layers, self.field_alone, self.sums, strict=True)
         self._layers = [p._replace(field=x[1]) if alone else None for p, alone, x in parts]
-        # The layers of which more is learned, and where even and odd layers are in their rows.
+        # Layers with further learned parameters; places of even and odd layers in their rows.
         self._others = [k for k, alone in enumerate(self.field_alone) if not alone]
         self._columns = places_on_sides(model.sizes)
         self._none = [added(w, np.zeros((0, 0))) for w in model.couplings]

@@ -6,7 +6,7 @@ order it raises the objective by g' H^-1 g / 2; the stopping rule uses this pred
 L-BFGS is for up to millions of variables, with and without an l1 penalty, and computes in the
 precision of the variables, whereas SciPy's L-BFGS-B always computes in double precision.
 
-With an l1 penalty, the gradient is that of the penalised function in the orthant into which the
+With an l1 penalty, the gradient of the penalised function is taken in the orthant into which the
 function decreases, and variables that would change their sign become zero (Andrew & Gao 2007).
 Variables that are zero move along the gradient, and all others along the L-BFGS direction in their
 subspace (Schmidt 2010).

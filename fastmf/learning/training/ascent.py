@@ -223,7 +223,7 @@ class MatrixAscent:
         """Take a step of all matrices; threads are synchronised once, at the end.
 
         A gradient is an array or `Pairs`. `copies` are the packed copies of each matrix, which are
-        updated, and `fields` those of both layers, with velocities, if the step moves them. Return
+        updated; `fields` has fields and velocities of both layers if the step moves them. Return
         the products of the step direction with the offsets above, and below, each matrix; the next
         step overwrites them.
         """

@@ -294,7 +294,7 @@ class _GraphStates(_GraphRows):
         return Solved(record._asdict(), beliefs, values, pairs, returned, *decoded, is_best)
 
     def _take_best(self, rows, decoded):
-        """Replace assignments by the best ones if elimination is quick; return if it was."""
+        """Replace assignments by the best ones if elimination is quick; return whether it was."""
         best = None if self.units.layout.is_forest else self.units.best_states(rows)
         if best is not None:
             better = best[1] - margin_of(best[1]) / 1000 > decoded[2]

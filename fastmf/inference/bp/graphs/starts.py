@@ -127,7 +127,7 @@ def couplings_of(units, smallest=-np.inf):
     return (upper + upper.T).tocsr()
 
 
-# Moves of each row, of which the first 7/8 have a temperature that falls to 0; the first
+# Number of moves of each row; the temperature falls to 0 in the first 7/8 of the moves. First
 # temperature, relative to the exponents of a unit with its neighbours.
 N_MOVES, HOT = 500, 0.26
 # Slots of all rows beyond which fewer moves are made, for speed: in a search, and in

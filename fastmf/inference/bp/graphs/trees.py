@@ -40,7 +40,7 @@ MAX_DENSE, N_ORDERS = 2000, 8
 class Trees(NamedTuple):
     """Probabilities of random spanning trees."""
 
-    child: np.ndarray  # (n_edges, 2): that the first, or second, unit is the child of the other one
+    child: np.ndarray  # (n_edges, 2): of the first, or the second, unit being the child
     root: np.ndarray  # (n_vertices,)
 
     @property
