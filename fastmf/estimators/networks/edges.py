@@ -611,9 +611,6 @@ def compare_groups(
             raise ValueError(f"machine_{group}: {error}") from error
     a, b = estimates
     _check_alike(machine_a, machine_b, a, b)
-    permutation = None
-    if n_permutations:
-        permutation = _permutation_test(machines, n_permutations, rng, verbose)
     delta = a._replace(values=a.values - b.values, covariance=a.covariance + b.covariance)
     posterior = delta.inclusion(inclusion_probability, scale, sensitivity=False)
     statistic, n = delta.chi_square(), len(delta.values)
@@ -628,7 +625,7 @@ def compare_groups(
         log_bayes_factor=posterior.log_bayes_factor,
         omnibus=Omnibus(statistic, float(chdtrc(n, statistic)), n),
         names=delta.names,
-        permutation=permutation,
+        permutation=_permutation_test(machines, n_permutations, rng, verbose),
     )
 
 
@@ -655,7 +652,9 @@ def _check_alike(machine_a, machine_b, a, b):
 
 
 def _permutation_test(machines, n, rng, verbose=False):
-    """Perform the permutation test with the rows of two machines."""
+    """Perform the permutation test with the rows of two machines; None without permutations."""
+    if not n:
+        return None
     machine, parts = machines[0], [each._counted_rows() for each in machines]
     labels, counts, weights = map(np.concatenate, zip(*parts, strict=True))
     first, used = np.arange(len(labels)) < len(parts[0][0]), counts * weights > 0

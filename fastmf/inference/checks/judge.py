@@ -82,21 +82,17 @@ def _by_exact_sums(question, tilt, mean, values):
     decided = []
     for k, value in enumerate(values):
         exact, width = sums.log_partition[k], sums.width[min(k, len(sums.width) - 1)]
-        if np.isnan(exact):
-            decided.append(None)
-            continue
-        if exact == -np.inf:
-            decided.append(Reason.IMPOSSIBLE)
-            continue
-        answer = Answer(value, mean[k])
-        if agree(answer, Answer(exact, sums.mean[k]), width):
-            decided.append("")
-            continue
-        share = np.exp(-max(exact - value, 0.0))
+        answer, share = Answer(value, mean[k]), np.exp(-max(exact - value, 0.0))
         one_of_several = not question.whole and share <= LARGEST_SHARE
         same_value = Answer(value, sums.mean[k])
-        tolerated = one_of_several and agree(answer, same_value, width, slack=1 - share)
-        decided.append(None if tolerated else Reason.EXACT)
+        if exact == -np.inf:
+            decided.append(Reason.IMPOSSIBLE)
+        elif agree(answer, Answer(exact, sums.mean[k]), width):
+            decided.append("")
+        elif np.isnan(exact) or (one_of_several and agree(answer, same_value, width, 1 - share)):
+            decided.append(None)
+        else:
+            decided.append(Reason.EXACT)
     return decided
 
 
