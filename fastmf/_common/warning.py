@@ -33,14 +33,20 @@ def listed(values, most=10, text=str):
     return ", ".join(map(text, values[:most])) + (", ..." if len(values) > most else "")
 
 
-def short_repr(result):
-    """Format a NamedTuple with the shapes of its arrays and the lengths of its lists."""
-    texts = []
-    for name, value in result._asdict().items():
-        if isinstance(value, np.ndarray):
-            texts.append(f"{name} of shape {value.shape}")
-        elif isinstance(value, list):
-            texts.append(f"{len(value)} {name}")
-        else:
-            texts.append(f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value!r}")
-    return f"{type(result).__name__}({', '.join(texts)})"
+def short_repr(class_):
+    """Let the NamedTuples of a class print the shapes of arrays, and the lengths of lists."""
+
+    def text(self):
+        texts = []
+        for name, value in self._asdict().items():
+            if isinstance(value, np.ndarray):
+                texts.append(f"{name} of shape {value.shape}")
+            elif isinstance(value, list):
+                texts.append(f"{len(value)} {name}")
+            else:
+                shown = f"{value:.6g}" if isinstance(value, float) else repr(value)
+                texts.append(f"{name}={shown}")
+        return f"{class_.__name__}({', '.join(texts)})"
+
+    class_.__repr__ = text
+    return class_

@@ -34,6 +34,7 @@ _GAPS_OF_STOCKHOLM = bytes.maketrans(b"~_", b"..")
 _COUNT = re.compile(rb"\s+[0-9]+$")
 
 
+@short_repr
 class Alignment(NamedTuple):
     """Aligned sequences as integer labels.
 
@@ -59,7 +60,6 @@ class Alignment(NamedTuple):
     rows: np.ndarray
     columns: np.ndarray
     alphabet: str
-    __repr__ = short_repr
 
 
 class _Text(NamedTuple):

@@ -12,6 +12,7 @@ from fastmf.datasets.files import reading
 from fastmf.models._io import replacing
 
 
+@short_repr
 class PlmcParameters(NamedTuple):
     """Contents of a parameter file of plmc.
 
@@ -61,7 +62,6 @@ class PlmcParameters(NamedTuple):
     lambda_couplings: float
     lambda_group: float
     n_effective: float
-    __repr__ = short_repr
 
 
 _SIZES = ("n_rows", "n_skipped", "n_iter")

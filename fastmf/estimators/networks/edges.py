@@ -114,13 +114,13 @@ def contrast_covariance(godambe, contrasts, sets, errors, min_ratio):
     return NodeCovariances(tuple(features.tolist()), edges, tuple(naive)) if edges else naive[0]
 
 
+@short_repr
 class ScaleSensitivity(NamedTuple):
     """Results for half, once and twice the scale of the slab."""
 
     scale: np.ndarray  # (3,)
     log_evidence: np.ndarray  # (3,)
     probability: np.ndarray  # (3, n_features, n_features)
-    __repr__ = short_repr
 
 
 class PairsResult:
@@ -485,6 +485,7 @@ class Omnibus(NamedTuple):
     n_degrees: int
 
 
+@short_repr
 class PermutationTest(NamedTuple):
     """Permutation test of the differences between two groups.
 
@@ -514,7 +515,6 @@ class PermutationTest(NamedTuple):
     strength_p_value: float
     p_value: np.ndarray
     converged: float
-    __repr__ = short_repr
 
 
 @dataclass(frozen=True, eq=False, repr=False)

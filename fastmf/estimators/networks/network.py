@@ -60,6 +60,7 @@ class Predictability(NamedTuple):
     marginal_accuracy: np.ndarray
 
 
+@short_repr
 class Bootstrap(NamedTuple):
     """Estimates from bootstrap samples of the rows.
 
@@ -75,9 +76,9 @@ class Bootstrap(NamedTuple):
     couplings: np.ndarray
     field: np.ndarray
     converged: np.ndarray
-    __repr__ = short_repr
 
 
+@short_repr
 class Stability(NamedTuple):
     """Correlations between centralities from all rows and from subsets of the rows.
 
@@ -95,7 +96,6 @@ class Stability(NamedTuple):
     strength: np.ndarray
     expected_influence: np.ndarray
     converged: np.ndarray
-    __repr__ = short_repr
 
     def coefficient(self, name="strength", correlation=0.7, probability=0.95):
         """Compute the largest share of rows that can be dropped with stable centralities."""

@@ -49,6 +49,7 @@ from fastmf.priors._protocol import has_log_prob
 from fastmf.priors._queries import columns_of_values
 
 
+@short_repr
 class LogPartitionBounds(NamedTuple):
     """Result of `log_partition_bounds`.
 
@@ -72,7 +73,6 @@ class LogPartitionBounds(NamedTuple):
     lower: np.ndarray | float
     upper: np.ndarray | float
     estimate: np.ndarray | float
-    __repr__ = short_repr
 
 
 @check.refusing_overflow

@@ -89,6 +89,7 @@ def survival(x, weights):
 ADJUSTMENTS = ("holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none")
 
 
+@short_repr
 class CouplingTests(NamedTuple):
     """Wald tests of single couplings being zero, with one entry for each pair j < k.
 
@@ -110,9 +111,9 @@ class CouplingTests(NamedTuple):
     z: np.ndarray
     p_value: np.ndarray
     adjusted: np.ndarray
-    __repr__ = short_repr
 
 
+@short_repr
 class RatioTest(NamedTuple):
     """Composite likelihood ratio test of some couplings being zero.
 
@@ -132,7 +133,6 @@ class RatioTest(NamedTuple):
     p_value: float
     weights: np.ndarray
     parameters: np.ndarray
-    __repr__ = short_repr
 
 
 class Godambe:

@@ -35,6 +35,7 @@ from fastmf.learning.pseudo_likelihood.resampling import counts_of
 N_PENALTIES, SMALLEST = 100, 1e-3
 
 
+@short_repr
 class SelectionPath(NamedTuple):
     """Graphs along a path of penalties, the largest penalty first.
 
@@ -50,7 +51,6 @@ class SelectionPath(NamedTuple):
     chosen: int  # index of the smallest criterion, or of the largest score
     # (n_penalties,), optional: cross-validated log-pseudo-likelihood per held-out row
     score: np.ndarray | None = None
-    __repr__ = short_repr
 
 
 def ebic_path(objective, gamma, tol):
