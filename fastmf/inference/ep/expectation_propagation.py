@@ -194,11 +194,10 @@ def _with_absent(constant, result):
 
 def _with_blocks(model, members, variable, init, settings):
     """Solve a model with blocks; join or cut `FoundBlocks` if the result shows the need."""
-    (damping, history, *options), at_end = settings, variable and variable.shares
+    damping, history, *options = settings
 
     def solve(members, init):
-        ends = solve_with_blocks(model, members, init, damping, options, EPTrace(history))
-        return ends if at_end else (ends[0], ends[0])
+        return solve_with_blocks(model, members, init, damping, options, EPTrace(history))
 
     with one_blas_thread(order_of(model)):
         (result, last), n_joins = solve(members, init), MAX_JOINS
@@ -211,10 +210,10 @@ def _with_blocks(model, members, variable, init, settings):
             if changed is None:
                 break
             new, last = solve(changed, last)
-            if at_end and result.converged and not new.converged:
+            if variable.shares and result.converged and not new.converged:
                 break
             members, result = changed, new
-        shares = at_end and result.converged
+        shares = variable and variable.shares and result.converged
         while shares and (members := joined_blocks(model.X, members, result)):
             shared, _ = solve(members, result)
             # A block with more effects than its patterns include is worse than its parts.

@@ -41,8 +41,8 @@ class FoundBlocks(NamedTuple):
     """Blocks that were chosen from the data, and may be joined and cut."""
 
     labels: np.ndarray  # int, (n_features,)
-    # Whether blocks that may share an effect are joined after convergence, joins before it use the
-    # last state, and blocks are cut only if their parts converge. False in a search.
+    # Whether blocks that may share an effect are joined after convergence, and blocks are cut only
+    # if their parts converge. False in a search.
     shares: bool = False
 
 
