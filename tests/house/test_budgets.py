@@ -14,10 +14,10 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 54_573,
-    "lines of code": 33_932,
+    "lines": 54_591,
+    "lines of code": 33_946,
     "numeric constants": 255,
-    "lines of tests": 41_862,
+    "lines of tests": 41_872,
     "lines of the longest docstring of a function": 60,
     "lines of the longest docstring of a class": 83,
     "parameters of tap": 14,

@@ -36,6 +36,7 @@ from fastmf.learning.evidence import (
     NEVER_ZERO,
     FixedPoints,
     Hyperparameters,
+    is_possible,
     robust_solution,
     search_tolerance,
 )
@@ -351,7 +352,7 @@ class SpikeSlabEstimator(Saved):
             task, point = self._searched(task, larger, free, leads, options)
             start = point.hyperparameters._replace(noise_variance=start.noise_variance)
             second = self._searched(task, start, fixed, point.results, options)
-            end = max(end, second, key=lambda pair: pair[1].log_density)
+            end = max(end, second, key=lambda pair: (pair[1].converged, pair[1].log_density))
         task, best = end
         if any(map(full_blocks, best.results)):
             warn_user(
@@ -396,8 +397,8 @@ class SpikeSlabEstimator(Saved):
             options["tol"] = min(FINAL_TOL, search_tolerance(part.X, values.noise_variance))
             model = part.model(values)
             result = robust_solution(model, start, **options)
-            if isinstance(part.blocks, FoundBlocks) and result.log_evidence == -np.inf:
-                # A state without a finite evidence is of no use: solve without blocks.
+            if isinstance(part.blocks, FoundBlocks) and not is_possible(model, result):
+                # A state without a possible evidence is of no use: solve without blocks.
                 result = robust_solution(model, **options | {"blocks": None})
             results.append(result)
         return FixedPoints(values, tuple(results), task.log_evidence(results))

@@ -236,6 +236,14 @@ def robust_solution(model, init=None, **options):
     return bounded if bounded.converged or bounded.residual < result.residual else result
 
 
+def is_possible(model, result):
+    """Whether the evidence of a state is finite, and below the density of y without residuals."""
+    highest = np.inf
+    if not model.has_latent:
+        highest = -model.total_rows * np.log(2 * np.pi * model.noise_variance) / 2
+    return -np.inf < result.log_evidence <= highest
+
+
 def evidence_gradient(model, result, groups, n_groups):
     """Compute the derivatives of the log-evidence by ln noise, ln slab variance and log-odds.
 
@@ -286,7 +294,7 @@ def fixed_points(task, hyperparameters, starts=None, *, robust=True, **options):
 
     Without `robust`, return log-evidence -inf as soon as a part does not converge.
     """
-    results, n_groups = [], len(hyperparameters.log_odds)
+    results, n_groups, possible = [], len(hyperparameters.log_odds), True
     gradient, solve = np.zeros(2 + n_groups), robust_solution if robust else solution_from
     options = {"schedule": "auto", "max_iter": MAX_EP_ITER} | options
     for part, start in zip(task.parts, starts or [None] * len(task.parts), strict=True):
@@ -294,12 +302,14 @@ def fixed_points(task, hyperparameters, starts=None, *, robust=True, **options):
         options["tol"] = search_tolerance(part.X, hyperparameters.noise_variance)
         result = solve(model, start, blocks=part.blocks, **options)
         results.append(result)
+        possible = possible and is_possible(model, result)
         if not (robust or result.converged):
             return FixedPoints(hyperparameters, tuple(results), -np.inf, gradient)
         by_noise, by_slab, by_odds = evidence_gradient(model, result, part.groups, n_groups)
         gradient += np.append([by_noise, by_slab], by_odds)
     results = tuple(results)
-    return FixedPoints(hyperparameters, results, task.log_evidence(results), gradient)
+    log_evidence = task.log_evidence(results) if possible else -np.inf
+    return FixedPoints(hyperparameters, results, log_evidence, gradient)
 
 
 def search_tolerance(X, noise_variance):

@@ -66,9 +66,11 @@ class _Likely(NamedTuple):
 def likely_start(task, start, fixed, leads, **options):
     """Return task, hyper-parameters and sites for the start of a search with all features.
 
-    `leads` are fixed points of all parts at the hyper-parameters `start`, or None.
+    `leads` are fixed points of all parts at the hyper-parameters `start`, or None. Other starts
+    than those with single sites stay as they are.
     """
-    if None in leads or any(part.blocks is None for part in task.parts):
+    leads_of_single = (lead is not None and lead.block_sites is None for lead in leads)
+    if not all(leads_of_single) or any(part.blocks is None for part in task.parts):
         return task, start, leads
     pairs = [_Likely.of(*of, start) for of in zip(task.parts, leads, strict=True)]
     parts, results = zip(*(pair.reduced() for pair in pairs), strict=True)

@@ -109,7 +109,12 @@ class _Search:
         if not self._robust:
             options |= {"robust": False, "schedule": "parallel", "max_iter": 2 * BARREN_SWEEPS}
             task = with_found_blocks(task, lambda blocks: blocks.labels)
-        point = fixed_points(task, values, starts, **options)
+        try:
+            point = fixed_points(task, values, starts, **options)
+        except ValueError:  # no sites give a proper Gaussian
+            if best is None:
+                raise
+            return SearchPoint(np.inf)
         if best is None:
             self._robust = any(result.schedule == "convergent" for result in point.results)
         self._robust |= not point.converged

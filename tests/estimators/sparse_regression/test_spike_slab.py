@@ -430,3 +430,13 @@ def test_the_evidence_exceeds_the_evidence_of_the_true_effects_alone(known):
     prior = 5 * np.log(5 / 80) + 75 * np.log1p(-5 / 80)
     expected = scipy.stats.multivariate_normal(np.zeros(80), covariance).logpdf(y) + prior
     assert model.fit(X, y).log_evidence_ > expected
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # most are far from convergence
+@pytest.mark.parametrize("seed, noise", [(6, 0.01), (3, 1e-4), (0, 1e-6)])
+def test_with_a_given_noise_far_too_small_the_evidence_is_possible(seed, noise):
+    rng = np.random.default_rng(seed)
+    X = 0.02 * rng.normal(size=(10, 60)) + rng.normal(size=(10, 3)) @ rng.normal(size=(3, 60))
+    y = X[:, :3] @ rng.normal(size=3) + rng.normal(size=10)
+    evidence = mf.SpikeSlabRegressor(noise_variance=noise).fit(X, y).log_evidence_
+    assert -np.inf < evidence < -5 * np.log(2 * np.pi * noise)
