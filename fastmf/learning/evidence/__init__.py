@@ -237,9 +237,10 @@ def robust_solution(model, init=None, **options):
 
 
 def is_possible(model, result):
-    """Whether the evidence of a state is finite, and below the density of y without residuals."""
+    """Whether the evidence of a state is finite and, without convergence, not lost in rounding."""
+    # The density of y is largest without residuals.
     highest = np.inf
-    if not model.has_latent:
+    if not (result.converged or model.has_latent):
         highest = -model.total_rows * np.log(2 * np.pi * model.noise_variance) / 2
     return -np.inf < result.log_evidence <= highest
 
