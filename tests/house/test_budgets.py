@@ -14,7 +14,7 @@ ROOT = PACKAGE.parent
 
 # The numbers of today: lower them whenever a change removes code.
 BUDGETS = {
-    "lines": 54_591,
+    "lines": 54_592,
     "lines of code": 33_946,
     "numeric constants": 255,
     "lines of tests": 41_872,
