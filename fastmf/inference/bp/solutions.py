@@ -20,8 +20,8 @@ from fastmf.inference.fixed_point import with_changes
 from fastmf.inference.mean_field.solutions import N_CHECKED_STARTS, SPREAD, joined_rows, mixed_row
 from fastmf.special import sigmoid
 
-# Sweeps of methods with which the checks compare answers, for speed: with half or twice this
-# number, tests are judged in the same way.
+# Maximum number of sweeps of alternative methods in checks. It limits the time: the tests have the
+# same verdicts with half and twice this number.
 MAX_CHECK_SWEEPS = 200
 # Smallest probability of a state from which messages start.
 MIN_START_PROBABILITY = np.finfo(np.float32).eps

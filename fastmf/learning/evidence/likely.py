@@ -66,11 +66,11 @@ class _Likely(NamedTuple):
 def likely_start(task, start, fixed, leads, **options):
     """Return task, hyper-parameters and sites for the start of a search with all features.
 
-    `leads` are fixed points of all parts at the hyper-parameters `start`, or None. Other starts
-    than those with single sites stay as they are.
+    `leads` are fixed points of all parts at the hyper-parameters `start`, or None. Without single
+    sites in all of them, the arguments are returned.
     """
-    leads_of_single = (lead is not None and lead.block_sites is None for lead in leads)
-    if not all(leads_of_single) or any(part.blocks is None for part in task.parts):
+    have_single_sites = (lead is not None and lead.block_sites is None for lead in leads)
+    if not all(have_single_sites) or any(part.blocks is None for part in task.parts):
         return task, start, leads
     pairs = [_Likely.of(*of, start) for of in zip(task.parts, leads, strict=True)]
     parts, results = zip(*(pair.reduced() for pair in pairs), strict=True)
